@@ -142,6 +142,29 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Measures these metrics of each kernel of NVIDIA's GPUs, such as `smsp__inst_executed.sum`, and selects their type,
+    /// [`CudaProfilerRange`](crate::ActivityType::CudaProfilerRange). Default: none.
+    ///
+    /// CUPTI runs each kernel once for each pass that the metrics take, so launches wait for their kernels. Kernels, copies
+    /// and waits have no records of their own meanwhile, since their times would not be the program's. Takes libcupti 12.6
+    /// or newer and usually privileges, and excludes [`pm_sampling`](Self::pm_sampling).
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    pub fn kernel_metrics<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
+        let metrics: Vec<String> = metrics.into_iter().map(Into::into).collect();
+        self.overrides.set(Key::ProfilerMetrics, Value::List(metrics));
+        self.overrides.set(Key::ProfilerPerKernel, true);
+        self
+    }
+
+    /// Sets the most launches that [`kernel_metrics`](Self::kernel_metrics) measures in a recording; 0 for all. Default: 1500.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    pub fn kernel_metrics_limit(mut self, launches: u32) -> Self {
+        self.overrides.set(Key::ProfilerMaxRanges, Value::Int(launches.into()));
+        self
+    }
+
     /// Sets the name of the PrivateUse1 backend, in lower case, such as "npu"; torch's `rename_privateuse1_backend`.
     ///
     /// Kernels and copies of the trace then belong to that backend. Tables and

@@ -318,6 +318,12 @@ keys! {
         "NVIDIA GPUs to sample" => (in gpu);
     PmSamplingInterval: Both Now Next "CUPTI_PM_SAMPLING_INTERVAL_US", SettingKind::Int(1..=1_000_000), Literal("1000"),
         "pm_sampling_interval(time)", "microseconds between samples of metrics" => (in gpu);
+    ProfilerMetrics: Both Now Next "CUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "kernel_metrics(metrics)",
+        "metrics of each kernel, by CUPTI's names; rows of type `cuda_profiler_range`, if selected. Replays kernels" => (in gpu);
+    ProfilerPerKernel: Both Now Next "CUPTI_PROFILER_ENABLE_PER_KERNEL", SettingKind::Bool, Literal("false"),
+        "kernel_metrics(metrics)", "measures each kernel; other ranges are not measured" => (in gpu);
+    ProfilerMaxRanges: Both Now Next "CUPTI_PROFILER_MAX_RANGES", SettingKind::Int(0..=1_000_000_000), Literal("1500"),
+        "kernel_metrics_limit(launches)", "the most launches to measure; 0 for all" => (in gpu);
     ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
         "false declines the request" => (nothing);
     Cancel: Both Requested Start "CANCEL", SettingKind::Bool, Literal("false"), "",
@@ -484,24 +490,10 @@ impl Key {
 
 /// Returns whether the key was removed from libkineto, which warns about it; it is accepted here and has no effect.
 pub(super) fn is_removed(name: &str) -> bool {
-    const NAMES: [&str; 15] = [
-        "ENABLE_SIGUSR2",
-        "REQUEST_TIMESTAMP",
-        "METRICS",
-        "SAMPLE_PERIOD_MSECS",
-        "MULTIPLEX_PERIOD_MSECS",
-        "REPORT_PERIOD_SECS",
-        "SAMPLES_PER_REPORT",
-        "EVENTS_LOG_FILE",
-        "EVENTS_ENABLED_DEVICES",
-        "EVENTS_DURATION_SECS",
-        "EVENTS_HEARTBEAT_MONITOR_PERIOD_SECS",
-        "MAX_EVENT_PROFILERS_PER_GPU",
-        "CUPTI_PROFILER_METRICS",
-        "CUPTI_PROFILER_ENABLE_PER_KERNEL",
-        "CUPTI_PROFILER_MAX_RANGES",
-    ];
-    NAMES.contains(&name) || name.starts_with("SIGUSR2_")
+    const NAMES: &str = "ENABLE_SIGUSR2 REQUEST_TIMESTAMP METRICS SAMPLE_PERIOD_MSECS MULTIPLEX_PERIOD_MSECS \
+        REPORT_PERIOD_SECS SAMPLES_PER_REPORT EVENTS_LOG_FILE EVENTS_ENABLED_DEVICES EVENTS_DURATION_SECS \
+        EVENTS_HEARTBEAT_MONITOR_PERIOD_SECS MAX_EVENT_PROFILERS_PER_GPU";
+    NAMES.split(' ').any(|removed| removed == name) || name.starts_with("SIGUSR2_")
 }
 
 /// Environment variables that are not keys, with their effect, and whether they are options of collectors.

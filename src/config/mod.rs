@@ -198,6 +198,9 @@ impl Config {
         if merged.value_source(Key::PmSamplingMetrics) == ConfigSource::Builder {
             config.activities = config.activities.with(ActivityType::HardwareCounters);
         }
+        if merged.value_source(Key::ProfilerMetrics) == ConfigSource::Builder {
+            config.activities = config.activities.with(ActivityType::CudaProfilerRange);
+        }
         config.merged = merged;
         config
     }

@@ -5,7 +5,7 @@ use super::cuda_version;
 use super::init::is_inside_init;
 use crate::collector::library::{Attempt, Candidate, Library};
 use crate::collector::{DeviceDescription, Unavailable, Why};
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 /// The driver, opened and checked to be a real driver.
@@ -112,6 +112,25 @@ impl Driver {
     /// Returns the library, to resolve further functions.
     pub(super) fn library(&self) -> Library {
         self.library
+    }
+
+    /// Calls `act` while a context is current on the calling thread; does not if the context has ended.
+    pub(crate) fn with_context(&self, context: usize, act: impl FnOnce()) {
+        type Push = unsafe extern "C" fn(*mut c_void) -> c_uint;
+        type Pop = unsafe extern "C" fn(*mut *mut c_void) -> c_uint;
+        // SAFETY: the CUDA driver API gives the function this type.
+        let push: Option<Push> = unsafe { self.library.resolve_function(c"cuCtxPushCurrent_v2") };
+        // SAFETY: the CUDA driver API gives the function this type.
+        let pop: Option<Pop> = unsafe { self.library.resolve_function(c"cuCtxPopCurrent_v2") };
+        let Some((push, pop)) = push.zip(pop) else { return };
+        // SAFETY: the driver checks the handle, which it has given out.
+        if unsafe { push(std::ptr::with_exposed_provenance_mut(context)) } != 0 {
+            return;
+        }
+        act();
+        let mut popped = std::ptr::null_mut();
+        // SAFETY: the pointer is a valid place for a context.
+        let _ = unsafe { pop(&raw mut popped) };
     }
 
     /// Returns whether it has the entry point that CUPTI 13.2 and later need; without it, they end the process.

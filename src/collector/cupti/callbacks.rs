@@ -4,9 +4,10 @@
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
+use super::range::WatchedCall;
 use super::shared::{BufferInfo, each_layout};
 use crate::collector::library::contained::in_callback;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 
 /// A function by which a program begins or ends a range.
 #[derive(Debug)]
@@ -68,11 +69,46 @@ pub(super) extern "C" fn on_shared_complete(buffer: *mut u8, _size: usize, valid
     HUB.pool.complete_buffer(buffer, valid);
 }
 
-/// A CUDA call begins or returns. The subscription covers [`UNLOADS`], [`MARKS`] if ranges are recorded, and all
-/// driver functions during teardown.
+/// `CUpti_CallbackData`.
+#[derive(Debug)]
+#[repr(C)]
+struct CallData {
+    /// Whether the call begins or returns.
+    site: u32,
+    function: *const c_char,
+    params: *const c_void,
+    result: *const u32,
+    symbol: *const c_char,
+    context: *const c_void,
+    context_id: u32,
+    own: *mut u64,
+    correlation: u32,
+}
+
+/// Passes a call to what measures kernels.
+fn measure_call(domain: u32, function: u32, data: *const c_void) {
+    // SAFETY: in these domains the data has this layout in all versions.
+    let data = unsafe { &*data.cast::<CallData>() };
+    let returns = data.site == EXIT;
+    // SAFETY: when a call returns, this is null or the address of its result.
+    let failed = returns && !data.result.is_null() && unsafe { data.result.read() } != 0;
+    let kernel = if data.symbol.is_null() {
+        String::new()
+    } else {
+        // SAFETY: the name of a launch's kernel is a C string that lives as long as the kernel.
+        unsafe { CStr::from_ptr(data.symbol) }.to_string_lossy().into_owned()
+    };
+    let (context, correlation) = (data.context.addr(), data.correlation);
+    let call = WatchedCall { domain, function, returns, failed, context, correlation, kernel: &kernel };
+    in_callback(|| HUB.measure_call(&call));
+}
+
+/// The first field of the data when a call returns.
+const EXIT: u32 = 1;
+
+/// A CUDA call begins or returns. The subscription covers [`UNLOADS`], [`MARKS`] if ranges are recorded, launches
+/// if kernels are measured, and all driver functions during teardown.
 pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function: u32, data: *const c_void) {
-    /// The first field of the data when a call returns.
-    const EXIT: u32 = 1;
     if !matches!(domain, DRIVER | RUNTIME) || data.is_null() {
         return;
     }
@@ -83,6 +119,9 @@ pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function:
     }
     if site != EXIT && domain == DRIVER && HUB.is_unload_function(function) {
         in_callback(|| HUB.before_unload());
+    }
+    if HUB.has_ranges() {
+        measure_call(domain, function, data);
     }
     // A range begins when its first call returns, and ends when its last call begins.
     let mark = MARKS.iter().find(|mark| (mark.domain, mark.function) == (domain, function));

@@ -1,6 +1,7 @@
 //! Process-wide state of CUPTI's callbacks, which have no user data: the buffers and the current recording.
 
 use super::callbacks::UNLOADS;
+use super::range::{RangeMetrics, WatchedCall};
 use super::selected_fields::StatedLayouts;
 use crate::collector::CaptureRange;
 use crate::collector::buffered::commands::ReaderCommands;
@@ -18,6 +19,8 @@ pub(super) static HUB: Hub = Hub {
     detaches: AtomicBool::new(false),
     range: Mutex::new(None),
     commands: Mutex::new(None),
+    has_ranges: AtomicBool::new(false),
+    ranges: Mutex::new(None),
     unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
     layouts: StatedLayouts::new(),
 };
@@ -35,6 +38,9 @@ pub(super) struct Hub {
     range: Mutex<Option<CaptureRange>>,
     /// The thread that reads records.
     commands: Mutex<Option<Arc<ReaderCommands>>>,
+    /// Whether kernels are measured, and by what.
+    has_ranges: AtomicBool,
+    ranges: Mutex<Option<Arc<RangeMetrics>>>,
     /// The numbers of the driver's functions that unload kernels.
     unload_functions: [AtomicU32; UNLOADS.len()],
     /// The layouts of the records in the buffers.
@@ -68,6 +74,29 @@ impl Hub {
     /// Sets the thread that reads the records.
     pub(super) fn set_reader(&self, commands: Option<Arc<ReaderCommands>>) {
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;
+    }
+
+    /// Sets what measures kernels.
+    pub(super) fn set_ranges(&self, ranges: Option<Arc<RangeMetrics>>) {
+        self.has_ranges.store(ranges.is_some(), Ordering::Release);
+        *self.ranges.lock().unwrap_or_else(PoisonError::into_inner) = ranges;
+    }
+
+    /// Returns whether kernels are measured.
+    pub(super) fn has_ranges(&self) -> bool {
+        self.has_ranges.load(Ordering::Acquire)
+    }
+
+    /// Measures the kernel of a call.
+    pub(super) fn measure_call(&self, call: &WatchedCall<'_>) {
+        if self.owner.is_inherited() {
+            return;
+        }
+        // Launches of several threads may wait for each other.
+        let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(ranges) = ranges {
+            ranges.on_call(call);
+        }
     }
 
     /// Sets the driver functions that unload kernels.
@@ -131,6 +160,8 @@ mod tests {
             detaches: AtomicBool::new(false),
             range: Mutex::new(None),
             commands: Mutex::new(None),
+            has_ranges: AtomicBool::new(false),
+            ranges: Mutex::new(None),
             unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
             layouts: StatedLayouts::new(),
         };

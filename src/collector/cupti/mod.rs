@@ -18,6 +18,9 @@ mod markers;
 mod names;
 mod nvtx;
 mod pm;
+mod profiler;
+mod profiler_ffi;
+mod range;
 mod reader;
 mod records;
 mod search;
@@ -46,6 +49,7 @@ use super::{
 };
 use hub::HUB;
 use kineto_trace::activity::ActivityTypes;
+use range::RangeSettings;
 use start::Loaded;
 use std::cell::Cell;
 use std::fmt;
@@ -117,7 +121,8 @@ impl Collector for Cupti {
 
     fn is_selected(&self, selection: &Selection) -> bool {
         let by_types = !self.types().intersection(selection.types).is_empty();
-        by_types || selection.range.is_some() || selection.options.flag("NVTX_RANGES")
+        let by_options = selection.options.flag("NVTX_RANGES") || RangeSettings::is_named(&selection.options);
+        by_types || selection.range.is_some() || by_options
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {

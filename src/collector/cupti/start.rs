@@ -5,6 +5,7 @@ use super::error::{CuptiError, INVALID_PARAMETER};
 use super::ffi::{Api, DRIVER, RUNTIME};
 use super::hub::{HUB, Lease};
 use super::nvtx::find_nvtx_fault;
+use super::range::{RangeLibrary, RangeMetrics, RangePlan, RangeSettings};
 use super::reader::Reader;
 use super::records::kind;
 use super::selected_fields::RecordRestorer;
@@ -22,7 +23,7 @@ use crate::collector::library::{Attempt, Library};
 use crate::collector::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes, DeviceType};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The kinds of a recording.
@@ -37,6 +38,7 @@ pub(super) struct Loaded {
     pub(super) path: Option<PathBuf>,
     /// The driver functions that unload kernels.
     unloads: Vec<u32>,
+    ranges: OnceLock<Result<RangeLibrary, Unavailable>>,
 }
 
 /// The activity types, with their CUPTI kinds, in the order in which they are enabled.
@@ -104,7 +106,7 @@ impl Loaded {
         // CUDA 13 has some 800 functions.
         let is_unload = |number: &u32| api.callback_name(DRIVER, *number).is_some_and(|it| UNLOADS.contains(&&*it));
         let unloads = (1..2048).filter(is_unload).collect();
-        Ok(Loaded { driver, interfaces, library, path, unloads })
+        Ok(Loaded { driver, interfaces, library, path, unloads, ranges: OnceLock::new() })
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
@@ -126,6 +128,33 @@ impl Loaded {
         }
     }
 
+    /// Returns the functions that measure kernels.
+    ///
+    /// # Errors
+    /// The library is too old.
+    pub(super) fn range_library(&self) -> Result<&RangeLibrary, Unavailable> {
+        self.ranges.get_or_init(|| RangeLibrary::find(self)).as_ref().map_err(Unavailable::clone)
+    }
+
+    /// Prepares the metrics of kernels, if the selection names some; without the types that exclude each other.
+    ///
+    /// # Errors
+    /// Why no kernel can be measured, if nothing else is recorded.
+    fn plan_ranges(&self, selection: &mut Selection) -> Result<(Option<RangePlan>, Option<Unavailable>), Unavailable> {
+        if !RangeSettings::is_named(&selection.options) {
+            return Ok((None, None));
+        }
+        let records_else = !selection.types.intersection(supported_types()).is_empty() || selection.range.is_some();
+        match RangePlan::new(self, selection) {
+            Ok(plan) => {
+                selection.types = RangePlan::allowed_types(selection.types);
+                Ok((Some(plan), None))
+            }
+            Err(reason) if records_else => Ok((None, Some(reason))),
+            Err(reason) => Err(reason),
+        }
+    }
+
     /// Starts to record, while holding the lease.
     pub(super) fn start_recording(
         &self,
@@ -139,15 +168,30 @@ impl Loaded {
             let advice = "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
         }
+        let mut selection = selection.clone();
+        let (plan, refused) = self.plan_ranges(&mut selection)?;
+        let selection = &selection;
         // A library that others use must not be detached, and the first subscriber of a process decides about graphs for all.
         let exclusive = ["CUPTI_EXCLUSIVE", "TEARDOWN_CUPTI", "CUDA_GRAPH_TRACE"];
         let exclusive = exclusive.iter().any(|option| selection.options.flag(option));
         let (subscriber, other) = self.interfaces.subscribe(callbacks::on_call, exclusive)?;
         let mut capabilities = self.capabilities();
         capabilities.notes.extend(other.map(|name| format!("libcupti is shared with `{name}`")));
-        let subscription = Subscription::new(subscriber, lease);
+        let mut subscription = Subscription::new(subscriber, lease);
+        if let Some(reason) = refused {
+            capabilities.is_incomplete = true;
+            capabilities.notes.push(format!("kernels are not measured: {reason}"));
+        }
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
+        let mut measured = Capabilities::default();
+        if let Some(plan) = plan {
+            subscription.set_ranges(RangeMetrics::start(plan, self, subscriber, sink, &mut measured));
+        }
         let (commands, kinds) = self.enable_recording(selection, sink, proof, subscription, &mut capabilities)?;
+        capabilities.types |= measured.types;
+        capabilities.metadata.append(&mut measured.metadata);
+        capabilities.notes.append(&mut measured.notes);
+        capabilities.is_incomplete |= measured.is_incomplete;
         capabilities.proven = self.verify_records_arrive(proof, capabilities.types, &commands);
         self.watch_unloads(subscriber, &mut capabilities);
         if selection.range.is_some() {

@@ -1,6 +1,7 @@
 //! The CUPTI resources of a recording, released on drop.
 
 use super::hub::{HUB, Lease};
+use super::range::RangeMetrics;
 use super::subscriber::Subscriber;
 use crate::collector::buffered::kinds::PausableKinds;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 pub(super) struct Subscription {
     pub(super) subscriber: Subscriber,
     kinds: Option<Arc<PausableKinds<Subscriber>>>,
+    ranges: Option<Arc<RangeMetrics>>,
     /// The library was detached as a whole, including the subscription.
     is_detached: bool,
     /// Dropped last: then another recording may start.
@@ -18,12 +20,25 @@ pub(super) struct Subscription {
 
 impl Subscription {
     pub(super) fn new(subscriber: Subscriber, lease: Lease) -> Subscription {
-        Subscription { subscriber, kinds: None, is_detached: false, _lease: lease }
+        Subscription { subscriber, kinds: None, ranges: None, is_detached: false, _lease: lease }
     }
 
     /// Sets the kinds to disable at the end.
     pub(super) fn set_kinds(&mut self, kinds: Arc<PausableKinds<Subscriber>>) {
         self.kinds = Some(kinds);
+    }
+
+    /// Measures kernels until the end.
+    pub(super) fn set_ranges(&mut self, ranges: Arc<RangeMetrics>) {
+        HUB.set_ranges(Some(ranges.clone()));
+        self.ranges = Some(ranges);
+    }
+
+    /// Ends the measuring of kernels.
+    pub(super) fn finish_ranges(&self) {
+        if let Some(ranges) = &self.ranges {
+            ranges.finish();
+        }
     }
 
     /// Notes that the library was detached.
@@ -38,6 +53,8 @@ impl Drop for Subscription {
             kinds.disable_all();
         }
         HUB.pool.close();
+        HUB.set_ranges(None);
+        self.finish_ranges();
         // Nothing returns the buffers of a subscriber that no longer exists.
         if self.subscriber.is_shared() && HUB.pool.has_buffers_out() {
             let _ = self.subscriber.api.flush_buffers(true);

@@ -77,6 +77,7 @@ impl BufferedLibrary for CuptiLibrary {
     }
 
     fn finish_recording(&mut self, counts: &PoolCounts) {
+        self.subscription.finish_ranges();
         self.reader.finish_recording();
         if self.makes_test_call && counts.filled == 0 {
             self.sink().note("libcupti delivered no records, not even of the test call at the start");

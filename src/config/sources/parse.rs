@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn unknown_and_former_keys_warn() {
         let reading = parse_settings(
-            "FUTURE_KEY=1\nENABLE_SIGUSR2=YES\nSIGUSR2_X=1\nCUPTI_PROFILER_METRICS=a,b\n\
+            "FUTURE_KEY=1\nENABLE_SIGUSR2=YES\nSIGUSR2_X=1\nEVENTS_LOG_FILE=a,b\n\
              activity_types=kernel\nKINETO_USE_DAEMON=1",
         );
         assert!(reading.errors.is_empty() && reading.settings.is_empty());

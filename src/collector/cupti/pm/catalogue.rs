@@ -1,9 +1,9 @@
 //! The metrics that GPUs offer, for `kineto doctor`.
 
+use super::super::profiler::ffi::{CallFailure, MetricNames, ProfilerKind};
+use super::super::profiler::host::{HostObject, refusal_of};
+use super::super::profiler::lease::ProfilerLease;
 use super::device::check_support;
-use super::ffi::{CallFailure, MetricNames};
-use super::host::{HostObject, refusal_of};
-use super::lease::ProfilerLease;
 use super::{PmLibrary, PmSampling, select_devices};
 use crate::collector::{DeviceDescription, Unavailable};
 use std::ffi::CString;
@@ -46,7 +46,7 @@ impl PmSampling {
         let library = self.load()?;
         let devices = select_devices(library.cupti.driver.devices(), &[])?;
         let mut lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
-        lease.initialize(library.api).map_err(|failed| library.explain(failed.to_unavailable()))?;
+        lease.initialize(library.profiler).map_err(|failed| library.helper.explain(failed.to_unavailable()))?;
         Ok(devices.into_iter().map(|device| library.describe_device(device, names)).collect())
     }
 }
@@ -54,13 +54,13 @@ impl PmSampling {
 impl PmLibrary {
     fn describe_device(&self, device: DeviceDescription, names: &[String]) -> GpuMetrics {
         let index = usize::try_from(device.id).unwrap_or(0);
-        let queried = check_support(self.api, &device).and_then(|_| {
-            let chip = self.api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
+        let queried = check_support(self.profiler, &device).and_then(|_| {
+            let chip = self.profiler.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
             // Without an availability image: another profiler may be using the counters.
-            let host = HostObject::new(self.api, &chip, None).map_err(CallFailure::to_unavailable)?;
+            let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, &chip, None).map_err(CallFailure::to_unavailable)?;
             Ok((chip, host.base_metrics()))
         });
-        let queried = queried.map_err(|reason| self.explain(reason));
+        let queried = queried.map_err(|reason| self.helper.explain(reason));
         let chip = queried.as_ref().map(|(chip, _)| chip.clone()).unwrap_or_default();
         let passes = (!names.is_empty() && queried.is_ok()).then(|| self.count_passes(&chip, names));
         let metrics = queried.map(|(_, metrics)| metrics);
@@ -68,9 +68,9 @@ impl PmLibrary {
     }
 
     fn count_passes(&self, chip: &CString, names: &[String]) -> Result<usize, Unavailable> {
-        let host = HostObject::new(self.api, chip, None).map_err(CallFailure::to_unavailable)?;
+        let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, chip, None).map_err(CallFailure::to_unavailable)?;
         let config = host.configure(&MetricNames::new(names));
-        let passes = config.and_then(|config| self.api.count_passes(&config));
-        passes.map_err(|failed| refusal_of(self.api, chip, None, names).unwrap_or_else(|| failed.to_unavailable()))
+        let passes = config.and_then(|config| self.profiler.count_passes(&config));
+        passes.map_err(|failed| refusal_of(self.profiler, ProfilerKind::PmSampling, chip, None, names).unwrap_or_else(|| failed.to_unavailable()))
     }
 }

@@ -1,9 +1,11 @@
 //! The sampling of one device, on the thread that samples: set up, decoded, restarted, ended.
 
-use super::ffi::{CallFailure, CounterImage, MetricNames, PmApi, SamplerConfig, SamplerHandle};
-use super::host::{HostObject, refusal_of, too_many_passes};
+use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
+use super::super::profiler::host::{HostObject, refusal_of};
+use super::super::profiler::support;
+use super::ffi::{PmApi, SamplerConfig, SamplerHandle};
 use super::settings::PmSettings;
-use super::shapes::PM_SAMPLE;
+use super::shapes::METRIC_VALUES;
 use crate::buffer::Loss;
 use crate::collector::cupti::error::CuptiError;
 use crate::collector::{Batch, CounterSample, DeviceDescription, Name, RecordSink, Unavailable, Why};
@@ -124,24 +126,24 @@ impl DeviceSampling {
     /// # Errors
     /// Why the device cannot sample these metrics.
     pub(super) fn start(
-        api: &'static PmApi,
+        (profiler, api): (&'static ProfilerApi, &'static PmApi),
         version: u32,
         device: &DeviceDescription,
         settings: &PmSettings,
         sink: &RecordSink,
     ) -> Result<DeviceSampling, Unavailable> {
-        let capability = check_support(api, device)?;
+        let capability = check_support(profiler, device)?;
         let index = usize::try_from(device.id).unwrap_or(0);
-        let chip = api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
+        let chip = profiler.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
         let available = api.read_availability(index).map_err(CallFailure::to_unavailable)?;
-        let host = HostObject::new(api, &chip, Some(&available)).map_err(CallFailure::to_unavailable)?;
+        let host = HostObject::new(profiler, ProfilerKind::PmSampling, &chip, Some(&available)).map_err(CallFailure::to_unavailable)?;
         let metrics = MetricNames::new(&settings.metrics);
         let config = host.configure(&metrics).map_err(|failed| {
-            let refused = || refusal_of(api, &chip, Some(&available), &settings.metrics);
+            let refused = || refusal_of(profiler, ProfilerKind::PmSampling, &chip, Some(&available), &settings.metrics);
             let is_refusal = failed.error == INVALID_PARAMETER;
             is_refusal.then(refused).flatten().unwrap_or_else(|| failed.to_unavailable())
         })?;
-        let passes = api.count_passes(&config).map_err(CallFailure::to_unavailable)?;
+        let passes = profiler.count_passes(&config).map_err(CallFailure::to_unavailable)?;
         if passes != 1 {
             return Err(too_many_passes(passes, &settings.metrics));
         }
@@ -351,7 +353,7 @@ impl DeviceSampling {
             *count = present;
             let kind = ActivityType::HardwareCounters;
             let (name, device, stream) = (*name, self.number, 0);
-            batch.counters(&CounterSample { kind, name, device, stream, at, shape: &PM_SAMPLE, words: &words });
+            batch.counters(&CounterSample { kind, name, device, stream, at, shape: &METRIC_VALUES, words: &words });
         }
     }
 
@@ -374,15 +376,9 @@ const SAMPLES_SINCE: i64 = 75;
 const NEWEST_SINCE: i64 = 80;
 const TIMER_SINCE: i64 = 86;
 
-/// Returns ten times the compute capability of a device, 0 if it is not known.
-fn compute_capability(device: &DeviceDescription) -> i64 {
-    let property = |key: &str| device.properties.iter().find(|(known, _)| known == key).map_or(0, |(_, value)| *value);
-    property("computeMajor").saturating_mul(10).saturating_add(property("computeMinor"))
-}
-
 /// Checks that a device can sample; returns ten times its compute capability.
-pub(super) fn check_support(api: &PmApi, device: &DeviceDescription) -> Result<i64, Unavailable> {
-    let capability = compute_capability(device);
+pub(super) fn check_support(profiler: &ProfilerApi, device: &DeviceDescription) -> Result<i64, Unavailable> {
+    let capability = support::compute_capability(device);
     if capability < SAMPLES_SINCE {
         let message = format!(
             "its compute capability is {}.{}, and PM sampling needs 7.5 (Turing)",
@@ -391,13 +387,12 @@ pub(super) fn check_support(api: &PmApi, device: &DeviceDescription) -> Result<i
         );
         return Err(Unavailable::new(Why::Unsupported, message, "sample a newer GPU"));
     }
-    let levels = api.support_levels(device.id).map_err(CallFailure::to_unavailable)?;
-    let is_refused = |level: &u32| matches!(level, 1 | 2);
-    if !levels.first().is_some_and(is_refused) {
-        return Ok(capability);
-    }
-    /// The codes of the levels that follow that of the whole.
-    const CODES: [u32; 6] = [27, 44, 40, 41, 42, 45];
-    let refused = levels.iter().skip(1).zip(CODES).find(|(level, _)| is_refused(level)).map_or(27, |(_, code)| code);
-    Err(CallFailure { call: "cuptiProfilerDeviceSupported", error: CuptiError(refused) }.to_unavailable())
+    support::check_levels(profiler, ProfilerKind::PmSampling, device).map(|()| capability)
+}
+
+/// Returns the reason that metrics take several passes, of which PM sampling has one.
+pub(in crate::collector::cupti) fn too_many_passes(passes: usize, metrics: &[String]) -> Unavailable {
+    let message = format!("PM sampling has one pass, and these metrics take {passes}: {}", metrics.join(", "));
+    let advice = "name fewer metrics; `kineto doctor --metrics A,B` tells how many passes they take";
+    Unavailable::new(Why::Unsupported, message, advice)
 }

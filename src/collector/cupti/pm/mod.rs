@@ -1,34 +1,35 @@
 //! PM sampling: hardware counters of GPUs at fixed intervals, through libcupti (CUPTI 12.6 and later).
 //!
 //! A thread ([`recording`]) enables each device ([`device`]), decodes its samples into a counter data image, and evaluates
-//! them by an object of the profiler host ([`host`]). It makes all calls itself, so that a library that hangs holds up
+//! them by an object of the profiler host ([`host`](super::profiler::host)). It makes all calls itself, so that a library that hangs holds up
 //! nothing else. The samples are on the clock of CUPTI's activity records.
 
 mod catalogue;
 mod device;
 mod ffi;
-mod host;
-mod lease;
 mod recording;
 mod settings;
 mod shapes;
 
 pub use catalogue::{GpuMetrics, MetricDescription};
 pub(in crate::collector) use shapes::LAYOUTS;
+pub(super) use shapes::{MAX_METRICS, METRIC_VALUES};
 
+use super::profiler::ffi::ProfilerApi;
+use super::profiler::lease::{OWNER, ProfilerLease};
+use super::profiler::{FIRST_VERSION, Helper};
+use super::range::RangeSettings;
 use super::start::Loaded;
 use crate::collector::library::lazy::LazyLibrary;
-use crate::collector::library::{Attempt, Candidate, Library};
+use crate::collector::library::Attempt;
 use crate::collector::{
     Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
 };
 use ffi::PmApi;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
-use lease::{OWNER, ProfilerLease};
 use recording::{CLOCK_BOUND_NS, PmRecording, SamplingPlan, StartOutcome};
 use serde_json::json;
 use settings::PmSettings;
-use std::path::Path;
 
 /// Samples hardware counters of NVIDIA's GPUs while a recording runs: each metric becomes a graph of the device.
 ///
@@ -44,17 +45,10 @@ pub struct PmSampling {
 #[derive(Debug)]
 struct PmLibrary {
     cupti: Loaded,
+    profiler: &'static ProfilerApi,
     api: &'static PmApi,
-    /// Why libcupti's own helper is missing, if it is.
-    missing_helper: Option<String>,
+    helper: Helper,
 }
-
-/// The library that evaluates counters. libcupti opens it by this name, and its own folder is not searched.
-const HELPER: &str = "libnvperf_host.so";
-/// Opened by libcupti as well, where it is shipped.
-const OTHER_HELPER: &str = "libnvperf_target.so";
-/// `cuptiGetVersion` of CUPTI 12.6.
-const FIRST_VERSION: u32 = 24;
 
 impl PmSampling {
     /// Makes a collector that finds libcupti by these options, as [`Cupti`](super::Cupti) does. Opens nothing yet.
@@ -78,9 +72,11 @@ impl PmLibrary {
         if cupti.interfaces.version < FIRST_VERSION {
             return Err(too_old());
         }
-        let missing_helper = preload_helpers(cupti.path.as_deref(), attempts);
+        let helper = Helper::preload(cupti.path.as_deref(), attempts);
+        let profiler = ProfilerApi::new(cupti.library).map_err(|_| too_old())?;
         let api = PmApi::new(cupti.library).map_err(|_| too_old())?;
-        Ok(PmLibrary { cupti, api: Box::leak(Box::new(api)), missing_helper })
+        let (profiler, api) = (Box::leak(Box::new(profiler)), Box::leak(Box::new(api)));
+        Ok(PmLibrary { cupti, profiler, api, helper })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -88,35 +84,6 @@ impl PmLibrary {
         capabilities.types = ActivityType::HardwareCounters.into();
         capabilities.notes.clear();
         capabilities
-    }
-
-    /// Adds libcupti's missing helper to a reason that it may explain.
-    fn explain(&self, reason: Unavailable) -> Unavailable {
-        match &self.missing_helper {
-            // NOT_INITIALIZED, with which libcupti also reports that it lacks the helper.
-            Some(missing) if reason.message().contains("(15)") => {
-                let message = format!("{}; {HELPER} is missing: {missing}", reason.message());
-                let advice = "install it in the folder of libcupti; the package nvidia-cuda-cupti contains it";
-                Unavailable::new(Why::LibraryNotFound, message, advice)
-            }
-            _ => reason,
-        }
-    }
-}
-
-/// Opens the libraries that libcupti opens by name alone. Returns why the one that it needs is missing.
-fn preload_helpers(libcupti: Option<&Path>, attempts: &mut Vec<Attempt>) -> Option<String> {
-    let open = |name: &str, attempts: &mut Vec<Attempt>| {
-        let in_folder = libcupti.and_then(Path::parent).map(|folder| Candidate::File(folder.join(name)));
-        let mapped = std::iter::once(Candidate::Mapped(name.to_owned()));
-        let by_loader = std::iter::once(Candidate::Loader(name.to_owned()));
-        Library::open_first(mapped.chain(in_folder).chain(by_loader), attempts)
-    };
-    open(OTHER_HELPER, &mut Vec::new());
-    let before = attempts.len();
-    match open(HELPER, attempts) {
-        Some(_) => None,
-        None => Some(attempts.get(before..)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -172,6 +139,10 @@ impl Collector for PmSampling {
             let message = "TEARDOWN_CUPTI detaches CUPTI from the process while it samples";
             return Err(Unavailable::new(Why::Unsupported, message, "unset TEARDOWN_CUPTI, or name no metrics"));
         }
+        if RangeSettings::is_named(&selection.options) && selection.types.contains(ActivityType::CudaProfilerRange) {
+            let message = "CUPTI_PROFILER_METRICS excludes PM sampling: both need the counters of the GPU";
+            return Err(Unavailable::new(Why::Unsupported, message, "unset one of them"));
+        }
         let loaded = self.load()?;
         OWNER.claim();
         if OWNER.is_inherited() {
@@ -180,8 +151,8 @@ impl Collector for PmSampling {
         let devices = select_devices(loaded.cupti.driver.devices(), &settings.devices)?;
         let lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
         let (cupti, version) = (loaded.cupti.interfaces.api, loaded.cupti.interfaces.version);
-        let plan = SamplingPlan { cupti, api: loaded.api, version, settings: settings.clone(), devices, sink };
-        let (started, recording) = PmRecording::start(plan, lease).map_err(|reason| loaded.explain(reason))?;
+        let plan = SamplingPlan { cupti, profiler: loaded.profiler, api: loaded.api, version, settings: settings.clone(), devices, sink };
+        let (started, recording) = PmRecording::start(plan, lease).map_err(|reason| loaded.helper.explain(reason))?;
         let mut capabilities = loaded.capabilities();
         add_findings(&mut capabilities, &settings, started);
         Ok((capabilities, Box::new(recording)))

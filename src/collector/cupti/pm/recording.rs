@@ -1,8 +1,9 @@
 //! The thread that samples, and its recording.
 
+use super::super::profiler::ffi::{CallFailure, ProfilerApi};
+use super::super::profiler::lease::ProfilerLease;
 use super::device::{DeviceSampling, SamplesUntil};
 use super::ffi::PmApi;
-use super::lease::ProfilerLease;
 use super::settings::PmSettings;
 use crate::collector::buffered::commands::EndLimits;
 use crate::collector::clock::to_vendor_clock;
@@ -35,6 +36,7 @@ enum SamplingCommand {
 #[derive(Clone, Debug)]
 pub(super) struct SamplingPlan {
     pub(super) cupti: &'static Api,
+    pub(super) profiler: &'static ProfilerApi,
     pub(super) api: &'static PmApi,
     pub(super) version: u32,
     pub(super) settings: PmSettings,
@@ -156,11 +158,11 @@ impl SamplingThread {
     }
 
     fn start_devices(&mut self) -> Result<StartOutcome, Unavailable> {
-        let SamplingPlan { api, version, settings, devices, sink, .. } = &self.plan;
-        self.lease.initialize(api).map_err(super::ffi::CallFailure::to_unavailable)?;
+        let SamplingPlan { profiler, api, version, settings, devices, sink, .. } = &self.plan;
+        self.lease.initialize(profiler).map_err(CallFailure::to_unavailable)?;
         let mut started = StartOutcome::default();
         for device in devices {
-            match DeviceSampling::start(api, *version, device, settings, sink) {
+            match DeviceSampling::start((profiler, api), *version, device, settings, sink) {
                 Ok(sampling) => {
                     started.sampled.push(sampling.number());
                     started.notes.extend(sampling.interval_note());

@@ -7,16 +7,17 @@ use kineto_trace::activity::ArgValue;
 /// The layout of a sample: the number of metrics, then for each one its name and its value.
 #[derive(Debug)]
 #[repr(u8)]
-pub(super) enum PmShape {
+pub(in crate::collector::cupti) enum PmShape {
     Sample = 1,
 }
 
-pub(super) static PM_SAMPLE: PmShape = PmShape::Sample;
+/// The layout of the metrics of a kernel, too.
+pub(in crate::collector::cupti) static METRIC_VALUES: PmShape = PmShape::Sample;
 
-pub(in crate::collector) static LAYOUTS: [NamedLayout; 1] = [("cupti.pm_sample", &PM_SAMPLE)];
+pub(in crate::collector) static LAYOUTS: [NamedLayout; 1] = [("cupti.pm_sample", &METRIC_VALUES)];
 
 /// The most metrics of a sample, as many as a record can hold.
-pub(super) const MAX_METRICS: usize = 127;
+pub(in crate::collector::cupti) const MAX_METRICS: usize = 127;
 
 impl RecordLayout for PmShape {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {

@@ -1,15 +1,15 @@
 //! Metrics of a chip: names, configurations, values, and reasons for refusals.
 
-use super::catalogue::MetricDescription;
-use super::ffi::{CallFailure, CounterImage, HostHandle, MetricNames, PmApi};
+use super::super::pm::MetricDescription;
+use super::super::profiler_ffi::{CallFailure, CounterImage, HostHandle, MetricNames, ProfilerApi, ProfilerKind};
 use crate::collector::{Unavailable, Why};
 use crate::text::closest_name;
 use std::ffi::CStr;
 
 /// A host object, deinitialised on drop.
 #[derive(Debug)]
-pub(super) struct HostObject {
-    api: &'static PmApi,
+pub(in crate::collector::cupti) struct HostObject {
+    api: &'static ProfilerApi,
     host: HostHandle,
     /// NVIDIA does not document whether the library copies it.
     _available: Option<Vec<u8>>,
@@ -26,20 +26,25 @@ impl Drop for HostObject {
 
 impl HostObject {
     /// Makes a host object for a chip; without an availability image, for all of its counters.
-    pub(super) fn new(api: &'static PmApi, chip: &CStr, available: Option<&[u8]>) -> Result<HostObject, CallFailure> {
+    pub(in crate::collector::cupti) fn new(
+        api: &'static ProfilerApi,
+        kind: ProfilerKind,
+        chip: &CStr,
+        available: Option<&[u8]>,
+    ) -> Result<HostObject, CallFailure> {
         let available = available.map(<[u8]>::to_vec);
-        let host = api.new_host(chip, available.as_deref())?;
+        let host = api.new_host(kind, chip, available.as_deref())?;
         Ok(HostObject { api, host, _available: available })
     }
 
     /// Adds the metrics, and returns their configuration image. The object is unusable after a failure.
-    pub(super) fn configure(&self, metrics: &MetricNames) -> Result<Vec<u8>, CallFailure> {
+    pub(in crate::collector::cupti) fn configure(&self, metrics: &MetricNames) -> Result<Vec<u8>, CallFailure> {
         self.api.add_metrics(self.host, metrics)?;
         self.api.read_config(self.host)
     }
 
     /// Returns the values of a sample, one for each metric.
-    pub(super) fn evaluate(
+    pub(in crate::collector::cupti) fn evaluate(
         &self,
         image: &CounterImage,
         sample: usize,
@@ -58,7 +63,7 @@ impl HostObject {
     }
 
     /// Returns the metrics of the chip.
-    pub(super) fn base_metrics(&self) -> Vec<MetricDescription> {
+    pub(in crate::collector::cupti) fn base_metrics(&self) -> Vec<MetricDescription> {
         let described = |(name, kind, number): (String, &'static str, u32)| {
             // Only whole names have properties.
             let ending = || self.api.list_sub_metrics(self.host, number, &name).ok()?.into_iter().next();
@@ -88,33 +93,27 @@ impl HostObject {
     }
 }
 
-/// Returns why a chip refuses metrics: it lacks some of them, or cannot count them in one pass.
-pub(super) fn refusal_of(
-    api: &'static PmApi,
+/// Returns why a chip refuses metrics: it lacks some of them.
+pub(in crate::collector::cupti) fn refusal_of(
+    api: &'static ProfilerApi,
+    kind: ProfilerKind,
     chip: &CStr,
     available: Option<&[u8]>,
     metrics: &[String],
 ) -> Option<Unavailable> {
     // A host object is unusable after a failure.
     let is_known = |name: &&String| {
-        let host = HostObject::new(api, chip, available).ok();
+        let host = HostObject::new(api, kind, chip, available).ok();
         host.is_none_or(|host| host.api.add_metrics(host.host, &MetricNames::new(&[(*name).clone()])).is_ok())
     };
     let unknown: Vec<_> = metrics.iter().filter(|name| !is_known(name)).collect();
     let chip_name = chip.to_string_lossy();
     let first = unknown.first()?;
-    let host = HostObject::new(api, chip, available).ok()?;
+    let host = HostObject::new(api, kind, chip, available).ok()?;
     let meant = host.suggest_name(first).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     let names = unknown.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
     let message = format!("{chip_name} has no metric {names}{meant}");
     let advice =
         "a name is a metric and a rollup, such as sm__cycles_active.avg; `kineto doctor --metrics` lists the metrics";
     Some(Unavailable::new(Why::Unsupported, message, advice))
-}
-
-/// Returns the reason that metrics take several passes, of which PM sampling has one.
-pub(super) fn too_many_passes(passes: usize, metrics: &[String]) -> Unavailable {
-    let message = format!("PM sampling has one pass, and these metrics take {passes}: {}", metrics.join(", "));
-    let advice = "name fewer metrics; `kineto doctor --metrics A,B` tells how many passes they take";
-    Unavailable::new(Why::Unsupported, message, advice)
 }

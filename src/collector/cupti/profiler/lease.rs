@@ -1,30 +1,30 @@
 //! The process-wide state of CUPTI's profiler: one recording at a time, and one initialisation.
 
-use super::ffi::{CallFailure, PmApi};
+use super::ffi::{CallFailure, ProfilerApi};
 use crate::collector::library::lease::{ExclusiveLease, OwningProcess};
 
-/// The exclusive use of PM sampling, released on drop.
+/// The exclusive use of the profiler, released on drop.
 ///
 /// The library does not count initialisations and crashes at the second end of one. So only the lease's holder
 /// initialises the profiler, once.
 #[derive(Debug)]
-pub(super) struct ProfilerLease {
+pub(in crate::collector::cupti) struct ProfilerLease {
     /// Whose profiler to deinitialise.
-    initialized: Option<&'static PmApi>,
+    initialized: Option<&'static ProfilerApi>,
 }
 
 static LEASE: ExclusiveLease = ExclusiveLease::new();
-/// The process that sampled first: CUDA does not work in a forked child.
-pub(super) static OWNER: OwningProcess = OwningProcess::new();
+/// The process that used the profiler first: CUDA does not work in a forked child.
+pub(in crate::collector::cupti) static OWNER: OwningProcess = OwningProcess::new();
 
 impl ProfilerLease {
     /// Acquires the lease; returns `None` if another recording holds it.
-    pub(super) fn acquire() -> Option<ProfilerLease> {
+    pub(in crate::collector::cupti) fn acquire() -> Option<ProfilerLease> {
         LEASE.try_acquire().then(|| ProfilerLease { initialized: None })
     }
 
     /// Initialises the profiler until the lease is dropped.
-    pub(super) fn initialize(&mut self, api: &'static PmApi) -> Result<(), CallFailure> {
+    pub(in crate::collector::cupti) fn initialize(&mut self, api: &'static ProfilerApi) -> Result<(), CallFailure> {
         if self.initialized.is_none() {
             api.initialize_profiler()?;
             self.initialized = Some(api);

@@ -1,0 +1,156 @@
+//! Safe wrappers of CUPTI's range profiler, which measures each kernel of a context.
+#![allow(unsafe_code, reason = "libcupti is foreign code")]
+
+use super::super::error::CuptiError;
+use super::super::profiler::ffi::{Call, CallFailure, CounterImage, MetricNames, Object, make_call, params};
+use crate::collector::library::functions;
+use std::ffi::{c_char, c_void};
+use std::ptr::{null_mut, with_exposed_provenance_mut};
+
+params! {
+    /// Newer versions have a further field, whose default is used.
+    EnableParams: 32 { context: *mut c_void, profiler: Object }
+    ImageSizeParams: 64 {
+        profiler: Object, names: *const *const c_char, count: usize, ranges: usize, tree_nodes: u32, size: usize,
+    }
+    InitializeImageParams: 40 { profiler: Object, size: usize, image: *mut u8 }
+    SetConfigParams: 90 {
+        profiler: Object, config_size: usize, config: *const u8, image_size: usize, image: *mut u8, range: u32,
+        replay: u32, ranges_per_pass: usize, levels: u16, first_level: u16, pass: usize, target_level: u16,
+    }
+    ProfilerParams: 24 { profiler: Object }
+    StopParams: 41 { profiler: Object, pass: usize, target_level: usize, all_submitted: u8 }
+    DecodeParams: 32 { profiler: Object, dropped: usize }
+    ImageInfoParams: 40 { image: *const u8, size: usize, ranges: usize }
+}
+
+functions! {
+    /// The functions of CUPTI 12.6 for ranges.
+    RangeApi
+    required {
+    device_of_context = c"cuptiGetDeviceId": unsafe extern "C" fn(*mut c_void, *mut u32) -> u32;
+    enable = c"cuptiRangeProfilerEnable": Call<EnableParams>;
+    disable = c"cuptiRangeProfilerDisable": Call<ProfilerParams>;
+    image_size = c"cuptiRangeProfilerGetCounterDataSize": Call<ImageSizeParams>;
+    initialize_image = c"cuptiRangeProfilerCounterDataImageInitialize": Call<InitializeImageParams>;
+    set_config = c"cuptiRangeProfilerSetConfig": Call<SetConfigParams>;
+    start = c"cuptiRangeProfilerStart": Call<ProfilerParams>;
+    stop = c"cuptiRangeProfilerStop": Call<StopParams>;
+    decode = c"cuptiRangeProfilerDecodeData": Call<DecodeParams>;
+    image_info = c"cuptiRangeProfilerGetCounterDataInfo": Call<ImageInfoParams>;
+    }
+    optional {}
+}
+
+/// An object that measures the kernels of a context. It lives until it is disabled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RangeHandle(usize);
+
+/// The most ranges of an image. A launch is one range; the other is for an unexpected one.
+const RANGES: usize = 2;
+/// A range for each kernel, and CUPTI repeats the kernel for each pass.
+const AUTO_RANGE: u32 = 1;
+const KERNEL_REPLAY: u32 = 2;
+
+impl RangeHandle {
+    fn object(self) -> Object {
+        with_exposed_provenance_mut(self.0)
+    }
+}
+
+impl RangeApi {
+    /// Returns the number of a context's device.
+    pub(super) fn find_device(&self, context: usize) -> Result<u32, CallFailure> {
+        let mut device = 0;
+        // SAFETY: the context is that of a running call, and the pointer is a valid place for a number.
+        match unsafe { (self.device_of_context)(with_exposed_provenance_mut(context), &raw mut device) } {
+            0 => Ok(device),
+            code => Err(CallFailure { call: "cuptiGetDeviceId", error: CuptiError(code) }),
+        }
+    }
+
+    /// Reserves the counters of a context, which must be current on the calling thread.
+    pub(super) fn enable(&self, context: usize) -> Result<RangeHandle, CallFailure> {
+        let mut params = EnableParams::new(with_exposed_provenance_mut(context), null_mut());
+        make_call("cuptiRangeProfilerEnable", self.enable, &mut params)?;
+        Ok(RangeHandle(params.profiler.expose_provenance()))
+    }
+
+    pub(super) fn disable(&self, profiler: RangeHandle) {
+        let _ = make_call("cuptiRangeProfilerDisable", self.disable, &mut ProfilerParams::new(profiler.object()));
+    }
+
+    /// Makes an image for the values of one launch.
+    pub(super) fn new_image(&self, profiler: RangeHandle, names: &MetricNames) -> Result<CounterImage, CallFailure> {
+        let nodes = u32::try_from(RANGES).unwrap_or(u32::MAX);
+        let mut params = ImageSizeParams::new(profiler.object(), names.as_ptr(), names.count(), RANGES, nodes, 0);
+        make_call("cuptiRangeProfilerGetCounterDataSize", self.image_size, &mut params)?;
+        Ok(CounterImage::new(params.size))
+    }
+
+    /// Begins to measure: what the context launches from now on is replayed.
+    pub(super) fn start(
+        &self,
+        profiler: RangeHandle,
+        config: &[u8],
+        image: &mut CounterImage,
+    ) -> Result<(), CallFailure> {
+        let (object, bytes) = (profiler.object(), image.bytes());
+        let mut params = InitializeImageParams::new(object, bytes, image.as_mut_ptr());
+        make_call("cuptiRangeProfilerCounterDataImageInitialize", self.initialize_image, &mut params)?;
+        let (size, image) = (config.len(), image.as_mut_ptr());
+        let (range, replay) = (AUTO_RANGE, KERNEL_REPLAY);
+        let mut params =
+            SetConfigParams::new(object, size, config.as_ptr(), bytes, image, range, replay, RANGES, 1, 1, 0, 0);
+        make_call("cuptiRangeProfilerSetConfig", self.set_config, &mut params)?;
+        make_call("cuptiRangeProfilerStart", self.start, &mut ProfilerParams::new(object))
+    }
+
+    /// Ends it, and moves the values into the image of the start; returns how many ranges it has.
+    pub(super) fn stop(&self, profiler: RangeHandle, image: &CounterImage) -> Result<usize, CallFailure> {
+        let object = profiler.object();
+        make_call("cuptiRangeProfilerStop", self.stop, &mut StopParams::new(object, 0, 0, 0))?;
+        make_call("cuptiRangeProfilerDecodeData", self.decode, &mut DecodeParams::new(object, 0))?;
+        let mut params = ImageInfoParams::new(image.as_ptr(), image.bytes(), 0);
+        make_call("cuptiRangeProfilerGetCounterDataInfo", self.image_info, &mut params).map(|()| params.ranges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn params_have_the_offsets_of_the_headers() {
+        assert_eq!((offset_of!(EnableParams, context), offset_of!(EnableParams, profiler)), (16, 24));
+        assert_eq!(
+            (
+                offset_of!(ImageSizeParams, ranges),
+                offset_of!(ImageSizeParams, tree_nodes),
+                offset_of!(ImageSizeParams, size)
+            ),
+            (40, 48, 56)
+        );
+        assert_eq!(
+            (
+                offset_of!(SetConfigParams, image),
+                offset_of!(SetConfigParams, range),
+                offset_of!(SetConfigParams, replay),
+                offset_of!(SetConfigParams, ranges_per_pass)
+            ),
+            (48, 56, 60, 64)
+        );
+        assert_eq!(
+            (
+                offset_of!(SetConfigParams, levels),
+                offset_of!(SetConfigParams, first_level),
+                offset_of!(SetConfigParams, pass),
+                offset_of!(SetConfigParams, target_level)
+            ),
+            (72, 74, 80, 88)
+        );
+        assert_eq!((offset_of!(StopParams, pass), offset_of!(StopParams, all_submitted)), (24, 40));
+        assert_eq!((offset_of!(DecodeParams, dropped), offset_of!(ImageInfoParams, ranges)), (24, 32));
+    }
+}

@@ -1,0 +1,194 @@
+//! The measuring of one context: a launch at a time, between the callbacks at its begin and at its end.
+
+use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
+use super::super::profiler::host::{HostObject, refusal_of};
+use super::super::profiler::support;
+use super::ffi::{RangeApi, RangeHandle};
+use crate::collector::cuda::Driver;
+use crate::collector::{DeviceDescription, Unavailable};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The metrics of a device.
+#[derive(Debug)]
+pub(super) struct DeviceMetrics {
+    pub(super) device: i32,
+    /// Evaluates the launches of all contexts of the device.
+    host: Mutex<HostObject>,
+    /// CUPTI reads it until the contexts are disabled.
+    config: Vec<u8>,
+    pub(super) passes: usize,
+}
+
+/// A context, whose launches are measured one after another: a second thread waits for its turn.
+#[derive(Debug)]
+pub(super) struct ContextSession {
+    pub(super) context: usize,
+    state: Mutex<SessionState>,
+    turn_ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SessionState {
+    is_measuring: bool,
+    profiler: Option<ContextProfiler>,
+    /// Why the context is not measured.
+    failure: Option<CallFailure>,
+}
+
+/// A context's counters. Dropping it releases them; the context must be current.
+#[derive(Debug)]
+struct ContextProfiler {
+    api: &'static RangeApi,
+    handle: RangeHandle,
+    image: CounterImage,
+}
+
+/// Why a launch is not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missed {
+    /// Reported now.
+    Failed(CallFailure),
+    /// Reported by an earlier launch.
+    FailedBefore,
+    /// Another launch of the context did not end.
+    NoTurn,
+}
+
+/// How long a launch waits for another one of its context, and the end of a recording for a launch.
+const TURN_LIMIT: Duration = Duration::from_secs(10);
+const END_LIMIT: Duration = Duration::from_millis(500);
+
+impl Drop for ContextProfiler {
+    fn drop(&mut self) {
+        self.api.disable(self.handle);
+    }
+}
+
+impl DeviceMetrics {
+    /// Configures the metrics for a device.
+    ///
+    /// # Errors
+    /// Why the device cannot measure them.
+    pub(super) fn new(
+        api: &'static ProfilerApi,
+        device: &DeviceDescription,
+        metrics: &[String],
+    ) -> Result<DeviceMetrics, Unavailable> {
+        const KIND: ProfilerKind = ProfilerKind::Ranges;
+        support::check_levels(api, KIND, device)?;
+        let index = usize::try_from(device.id).unwrap_or(0);
+        let chip = api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
+        let host = HostObject::new(api, KIND, &chip, None).map_err(CallFailure::to_unavailable)?;
+        let config = host.configure(&MetricNames::new(metrics)).map_err(|failed| {
+            refusal_of(api, KIND, &chip, None, metrics).unwrap_or_else(|| failed.to_unavailable())
+        })?;
+        let passes = api.count_passes(&config).map_err(CallFailure::to_unavailable)?;
+        Ok(DeviceMetrics { device: device.id, host: Mutex::new(host), config, passes })
+    }
+}
+
+impl ContextSession {
+    pub(super) fn new(context: usize) -> ContextSession {
+        ContextSession { context, state: Mutex::default(), turn_ended: Condvar::new() }
+    }
+
+    /// Waits until no launch is measured; returns `None` if that takes too long.
+    fn wait_for_turn(&self, limit: Duration) -> Option<MutexGuard<'_, SessionState>> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.turn_ended.wait_timeout_while(state, limit, |state| state.is_measuring);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!state.is_measuring).then_some(state)
+    }
+
+    /// Begins to measure a launch of the calling thread, whose current context this is.
+    ///
+    /// # Errors
+    /// Why the launch is not measured.
+    pub(super) fn begin_launch(
+        &self,
+        api: &'static RangeApi,
+        metrics: &DeviceMetrics,
+        names: &MetricNames,
+    ) -> Result<(), Missed> {
+        let mut state = self.wait_for_turn(TURN_LIMIT).ok_or(Missed::NoTurn)?;
+        if state.failure.is_some() {
+            return Err(Missed::FailedBefore);
+        }
+        let begun = state.open_profiler(api, self.context, names).and_then(|profiler| {
+            let ContextProfiler { handle, image, .. } = profiler;
+            api.start(*handle, &metrics.config, image)
+        });
+        match begun {
+            Ok(()) => {
+                state.is_measuring = true;
+                Ok(())
+            }
+            Err(failed) => {
+                (state.profiler, state.failure) = (None, Some(failed));
+                Err(Missed::Failed(failed))
+            }
+        }
+    }
+
+    /// Ends the measuring of a launch; returns its values, or `None` if it ran no kernel.
+    ///
+    /// # Errors
+    /// Why there are no values.
+    pub(super) fn end_launch(
+        &self,
+        metrics: &DeviceMetrics,
+        names: &MetricNames,
+    ) -> Result<Option<Vec<f64>>, CallFailure> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = state.profiler.as_ref().map_or(Ok(None), |profiler| profiler.read_values(metrics, names));
+        state.is_measuring = false;
+        if values.is_err() {
+            // The next launch begins anew.
+            state.profiler = None;
+        }
+        drop(state);
+        self.turn_ended.notify_one();
+        values
+    }
+
+    /// Releases the counters; returns `false` if a launch still uses them.
+    pub(super) fn close(&self, driver: &Driver) -> bool {
+        let Some(mut state) = self.wait_for_turn(END_LIMIT) else { return false };
+        let mut profiler = state.profiler.take();
+        driver.with_context(self.context, || drop(profiler.take()));
+        // The context has ended, and the object with it.
+        std::mem::forget(profiler);
+        true
+    }
+}
+
+impl SessionState {
+    fn open_profiler(
+        &mut self,
+        api: &'static RangeApi,
+        context: usize,
+        names: &MetricNames,
+    ) -> Result<&mut ContextProfiler, CallFailure> {
+        let profiler = match self.profiler.take() {
+            Some(profiler) => profiler,
+            None => {
+                let handle = api.enable(context)?;
+                let mut profiler = ContextProfiler { api, handle, image: CounterImage::default() };
+                profiler.image = api.new_image(handle, names)?;
+                profiler
+            }
+        };
+        Ok(self.profiler.insert(profiler))
+    }
+}
+
+impl ContextProfiler {
+    fn read_values(&self, metrics: &DeviceMetrics, names: &MetricNames) -> Result<Option<Vec<f64>>, CallFailure> {
+        if self.api.stop(self.handle, &self.image)? == 0 {
+            return Ok(None);
+        }
+        let host = metrics.host.lock().unwrap_or_else(PoisonError::into_inner);
+        host.evaluate(&self.image, 0, names).map(Some)
+    }
+}

@@ -1,0 +1,186 @@
+//! Range profiling of the simulated contexts: each kernel that a context launches while it measures is one range.
+
+use super::host;
+use super::params::{
+    EnableRanges, RangeConfig, RangeDecode, RangeImageInfo, RangeImageInit, RangeImageSize, RangeStop,
+};
+use crate::code::{Code, Outcome};
+use crate::link;
+use crate::shared::counters::count;
+use crate::shared::tracer::{KERNEL, Work};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// A context's object, between enabling and disabling.
+#[derive(Debug, Default)]
+struct Profiler {
+    context: u64,
+    image: usize,
+    words: usize,
+    /// The kernels since the start: device, and the blocks of the grid.
+    kernels: Option<Vec<(u64, u64)>>,
+    /// The same, after the stop.
+    stopped: Option<Vec<(u64, u64)>>,
+}
+
+const FIRST_HANDLE: usize = 0x2000;
+/// Words of an image before its ranges: a mark, and how many there are. A range has two words.
+const HEAD: usize = 2;
+pub(crate) const MARK: u64 = 0x5349_4D52_4E47_0001;
+
+/// The last handle, and the objects.
+static PROFILERS: Mutex<(usize, BTreeMap<usize, Profiler>)> = Mutex::new((FIRST_HANDLE, BTreeMap::new()));
+
+fn with_profiler<R>(handle: usize, act: impl FnOnce(&mut Profiler) -> Outcome<R>) -> Outcome<R> {
+    let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
+    act(profilers.1.get_mut(&handle).ok_or(Code::INVALID_PARAMETER)?)
+}
+
+/// Returns the context of the calling thread, and its device.
+fn current() -> (u64, u32) {
+    link::current_context()
+}
+
+pub(crate) fn device_of(context: u64) -> Outcome<u32> {
+    let (current, device) = current();
+    if context != 0 && context == current { Ok(device) } else { Err(Code(3)) }
+}
+
+pub(crate) fn enable(params: &mut EnableRanges) -> Outcome {
+    if params.context == 0 {
+        eprintln!("sim-cupti: cuptiRangeProfilerEnable without a context ends the process, as the real one does");
+        std::process::abort();
+    }
+    let device = device_of(params.context)?;
+    match link::options().range_error.code_for(device) {
+        0 => {}
+        code => return Err(Code(code)),
+    }
+    let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if profilers.1.values().any(|profiler| profiler.context == params.context) {
+        return Err(Code::INVALID_OPERATION);
+    }
+    profilers.0 += 1;
+    params.profiler = profilers.0;
+    count(&link::counters().range_enables);
+    profilers.1.insert(params.profiler, Profiler { context: params.context, ..Profiler::default() });
+    Ok(())
+}
+
+pub(crate) fn disable(handle: usize) -> Outcome {
+    with_profiler(handle, |profiler| device_of(profiler.context).map(drop))?;
+    PROFILERS.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&handle);
+    count(&link::counters().range_disables);
+    Ok(())
+}
+
+pub(crate) fn image_size(params: &mut RangeImageSize) -> Outcome {
+    host::find_metrics(params.names, params.count)?;
+    if (params.tree_nodes as usize) < params.ranges {
+        return Err(Code::INVALID_PARAMETER);
+    }
+    with_profiler(params.profiler, |_| Ok(()))?;
+    params.size = 8 * (HEAD + 2 * params.ranges);
+    Ok(())
+}
+
+/// Returns the words of the caller's image.
+fn image_words<'a>(image: usize, words: usize) -> Outcome<&'a mut [u64]> {
+    if image == 0 || words < HEAD || !image.is_multiple_of(8) {
+        return Err(Code::INVALID_PARAMETER);
+    }
+    let image = std::ptr::with_exposed_provenance_mut::<u64>(image);
+    // SAFETY: the caller promises that many bytes, and the address is aligned.
+    Ok(unsafe { std::slice::from_raw_parts_mut(image, words) })
+}
+
+pub(crate) fn initialize_image(params: &RangeImageInit) -> Outcome {
+    with_profiler(params.profiler, |_| Ok(()))?;
+    image_words(params.image.expose_provenance(), params.size / 8)?[..HEAD].copy_from_slice(&[MARK, 0]);
+    Ok(())
+}
+
+/// Takes automatic ranges with kernel replay alone.
+pub(crate) fn set_config(params: &RangeConfig) -> Outcome {
+    host::read_config(params.config, params.config_size)?;
+    if (params.range, params.replay) != (1, 2) || params.ranges_per_pass == 0 || params.pass != 0 {
+        return Err(Code::NOT_SUPPORTED);
+    }
+    with_profiler(params.profiler, |profiler| {
+        (profiler.image, profiler.words) = (params.image.expose_provenance(), params.image_size / 8);
+        Ok(())
+    })
+}
+
+pub(crate) fn start(handle: usize) -> Outcome {
+    with_profiler(handle, |profiler| {
+        if profiler.words == 0 || profiler.kernels.is_some() {
+            return Err(Code::INVALID_OPERATION);
+        }
+        device_of(profiler.context)?;
+        (profiler.kernels, profiler.stopped) = (Some(Vec::new()), None);
+        Ok(())
+    })
+}
+
+/// The driver has submitted work of the calling thread.
+pub(crate) fn queued(work: &[Work]) {
+    let (context, _) = current();
+    let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let measuring = profilers.1.values_mut().find(|profiler| profiler.context == context);
+    if let Some(kernels) = measuring.and_then(|profiler| profiler.kernels.as_mut()) {
+        let blocks = |work: &Work| work.grid.iter().map(|count| u64::from(*count)).product();
+        let submitted = work.iter().filter(|work| work.kind == KERNEL);
+        kernels.extend(submitted.map(|work| (work.device.into(), blocks(work))));
+    }
+}
+
+pub(crate) fn stop(params: &mut RangeStop) -> Outcome {
+    if link::options().range_stop_error != 0 {
+        return Err(Code(link::options().range_stop_error));
+    }
+    params.all_submitted = 1;
+    with_profiler(params.profiler, |profiler| {
+        profiler.stopped = Some(profiler.kernels.take().ok_or(Code::INVALID_OPERATION)?);
+        Ok(())
+    })
+}
+
+pub(crate) fn decode(params: &mut RangeDecode) -> Outcome {
+    with_profiler(params.profiler, |profiler| {
+        let kernels = profiler.stopped.take().ok_or(Code::INVALID_OPERATION)?;
+        let words = image_words(profiler.image, profiler.words)?;
+        let most = (words.len() - HEAD) / 2;
+        params.dropped = kernels.len().saturating_sub(most);
+        words[1] = kernels.len().min(most) as u64;
+        for (place, (device, blocks)) in words[HEAD..].chunks_exact_mut(2).zip(kernels) {
+            place.copy_from_slice(&[device, blocks]);
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn image_info(params: &mut RangeImageInfo) -> Outcome {
+    let words = image_words(params.image.expose_provenance(), params.size / 8)?;
+    if words[0] != MARK {
+        return Err(Code::INVALID_PARAMETER);
+    }
+    params.ranges = words[1] as usize;
+    Ok(())
+}
+
+/// Returns the value of a metric of a range: thousands for the device, hundreds for the metric, and the blocks of the grid.
+///
+/// # Errors
+/// The image has no such range; `None` if it is no image of ranges.
+pub(crate) fn value(image: *const u8, size: usize, range: usize, metric: usize) -> Option<Outcome<f64>> {
+    let words = image_words(image.expose_provenance(), size / 8).ok().filter(|words| words[0] == MARK)?;
+    let at = HEAD + 2 * range;
+    if range as u64 >= words[1] {
+        return Some(Err(Code::INVALID_PARAMETER));
+    }
+    if link::options().pm_nan == 1 && metric == 0 {
+        return Some(Ok(f64::NAN));
+    }
+    Some(Ok((words[at] * 1000 + metric as u64 * 100 + words[at + 1]) as f64))
+}
