@@ -15,6 +15,7 @@ mod nvtx_ranges;
 mod pauses;
 mod pm_sampling;
 mod processes;
+mod range_metrics;
 mod schedule;
 mod sessions;
 mod sharing;

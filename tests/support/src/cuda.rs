@@ -149,6 +149,17 @@ impl Cuda {
         Context(context)
     }
 
+    /// Makes a further context of a device, and the thread's.
+    pub fn new_context(&self, device: i32) -> Context {
+        let mut context = 0;
+        call!(cuCtxCreate_v2(&raw mut context => *mut u64, 0 => u32, device => i32));
+        Context(context)
+    }
+
+    pub fn destroy_context(&self, context: Context) {
+        call!(cuCtxDestroy_v2(context.0 => u64));
+    }
+
     /// Makes a context the thread's.
     pub fn set_current(&self, context: Context) {
         call!(cuCtxSetCurrent(context.0 => u64));

@@ -26,4 +26,6 @@ sim_core::counters! {
     pm_enables,
     pm_disables,
     pm_decodes,
+    range_enables,
+    range_disables,
 }

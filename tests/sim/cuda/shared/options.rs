@@ -54,6 +54,8 @@ sim_core::options! {
     pm_frozen: u32 = 0;
     pm_lying: bool = false;
     pm_hang: bool = false;
+    range_error: EnableError<u32> = EnableError::NONE;
+    range_stop_error: i32 = 0;
 }
 
 sim_core::versions! {

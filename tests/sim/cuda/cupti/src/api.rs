@@ -5,6 +5,7 @@ use crate::code::{Code, Outcome, give, message, name, need_driver, need_driver_f
 use crate::delivery::{self, Callbacks, Completed, Requested};
 use crate::shared::calls;
 use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
+use crate::pm::ranges;
 use crate::subscriber::{self, Callback};
 use crate::{attributes, external, link, pool, walker, writer};
 use std::ffi::{c_char, c_void};
@@ -191,6 +192,11 @@ api! {
     fn cuptiActivityPopExternalCorrelationId(kind: u32, last: *mut u64) {
         let id = external::pop(only_client()?, kind)?;
         if last.is_null() { Ok(()) } else { give(last, id) }
+    }
+
+    fn cuptiGetDeviceId(context: u64, device: *mut u32) {
+        need_driver()?;
+        give(device, ranges::device_of(context)?)
     }
 
     fn cuptiGetThreadIdType(value: *mut u32) {

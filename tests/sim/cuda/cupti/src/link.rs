@@ -7,8 +7,8 @@ use crate::writer;
 use sim_core::ffi::StaticPointer;
 use sim_core::loader;
 use sim_core::options::OptionsStore;
-use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
+use std::ffi::{CStr, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-cupti", "SIM_CUDA", Options::parse);
 static COUNTERS: StaticPointer<Counters> = StaticPointer::null();
@@ -31,7 +31,7 @@ pub(crate) fn connected() -> bool {
 }
 
 fn connect() {
-    let address = find();
+    let address = find(c"simSetTracer");
     if address.is_null() {
         return;
     }
@@ -43,10 +43,25 @@ fn connect() {
     unsafe { COUNTERS.set(counters) };
 }
 
-/// Returns `simSetTracer` of the loaded driver, or else of the one next to this library, or else of the loader's.
-fn find() -> *mut c_void {
-    let libraries = loader::candidates(c"libcuda.so.1", find as *const c_void, &["libsim_cuda.so", "libcuda.so.1"]);
-    let mut functions = libraries.map(|library| loader::symbol(library, c"simSetTracer"));
+/// Returns the context of the calling thread and its device, by the driver's `simCurrentContext`.
+pub(crate) fn current_context() -> (u64, u32) {
+    static ADDRESS: OnceLock<usize> = OnceLock::new();
+    let address = *ADDRESS.get_or_init(|| find(c"simCurrentContext").expose_provenance());
+    if address == 0 {
+        return (0, 0);
+    }
+    let address = std::ptr::with_exposed_provenance_mut::<c_void>(address);
+    // SAFETY: only the simulated driver has a function of that name, and it has this type.
+    let get = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut u64, *mut u32)>(address) };
+    let (mut context, mut device) = (0, 0);
+    get(&raw mut context, &raw mut device);
+    (context, device)
+}
+
+/// Returns a function of the loaded driver, or else of the one next to this library, or else of the loader's.
+fn find(name: &CStr) -> *mut c_void {
+    let libraries = loader::candidates(c"libcuda.so.1", connect as *const c_void, &["libsim_cuda.so", "libcuda.so.1"]);
+    let mut functions = libraries.map(|library| loader::symbol(library, name));
     functions.find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
 }
 

@@ -1,5 +1,6 @@
 //! Makes records of the driver's reports.
 
+use crate::pm::ranges;
 use crate::client::{self, Client};
 use crate::layout::kind;
 use crate::pool::{self, HOST};
@@ -102,6 +103,7 @@ fn record_call(client: &'static Client, kind: u32, call: &ApiCall, end: u64) {
 extern "C" fn queued(work: *const Work, length: usize) {
     let work = slice(work, length);
     client::for_each(|client| record_work(client, work));
+    ranges::queued(work);
 }
 
 fn record_work(client: &'static Client, work: &[Work]) {

@@ -39,6 +39,17 @@ pub(crate) fn current() -> Option<u64> {
     top().map(|(handle, _)| handle)
 }
 
+/// Writes the handle and the device of the calling thread's context, zeros without one. Not traced.
+#[unsafe(no_mangle)]
+pub extern "C" fn simCurrentContext(context: *mut u64, device: *mut u32) {
+    let current = current().unwrap_or_default();
+    let number = state::lock().contexts.get(&current).map_or(0, |context| context.device as u32);
+    // SAFETY: the caller promises a place for a handle.
+    unsafe { context.write(current) };
+    // SAFETY: the caller promises a place for a number.
+    unsafe { device.write(number) };
+}
+
 /// Its handle and id; zeros without one.
 pub(crate) fn current_for_trace() -> (u64, u32) {
     top().unwrap_or_default()

@@ -3,6 +3,7 @@
 use super::params::{
     AddMetrics, BaseMetrics, ConfigImage, ConfigSize, Evaluate, NewHost, Passes, Properties, SubMetrics,
 };
+use super::ranges;
 use super::sampler::Image;
 use crate::code::{Code, Outcome};
 use sim_core::ffi::{read_text, slice};
@@ -98,7 +99,7 @@ pub(crate) fn chip() -> *const c_char {
 }
 
 pub(crate) fn new_host(params: &mut NewHost) -> Outcome {
-    if params.profiler != 1 || read_text(params.chip) != Some(CHIP) {
+    if params.profiler > 1 || read_text(params.chip) != Some(CHIP) {
         return Err(Code::INVALID_PARAMETER);
     }
     let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,13 +199,17 @@ pub(crate) fn properties(params: &mut Properties) -> Outcome {
 pub(crate) fn evaluate(params: &Evaluate) -> Outcome {
     with_host(params.host, |_| Ok(()))?;
     let metrics = find_metrics(params.names, params.count)?;
-    let sample = Image::read(params.image, params.size)?.sample(params.sample)?;
+    let value = |metric| match ranges::value(params.image, params.size, params.sample, metric) {
+        Some(value) => value,
+        None => Ok(Image::read(params.image, params.size)?.sample(params.sample)?.value_of(metric)),
+    };
     if params.values.is_null() {
         return Err(Code::INVALID_PARAMETER);
     }
     for (at, metric) in metrics.into_iter().enumerate() {
+        let value = value(metric)?;
         // SAFETY: the caller promises a place for each metric.
-        unsafe { params.values.add(at).write(sample.value_of(metric)) };
+        unsafe { params.values.add(at).write(value) };
     }
     Ok(())
 }

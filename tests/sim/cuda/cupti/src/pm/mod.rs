@@ -1,15 +1,17 @@
-//! The functions of the profiler host, and of PM sampling.
+//! The functions of the profiler host, of PM sampling, and of the range profiler.
 
 mod host;
 mod params;
+pub(crate) mod ranges;
 mod sampler;
 
 use crate::code::{Code, Outcome, need_driver, since};
 use crate::link;
 use crate::shared::counters::count;
 use params::{
-    AddMetrics, Availability, BaseMetrics, ChipName, ConfigImage, ConfigSize, Decode, Enable, Evaluate, HostOnly,
-    ImageInfo, ImageSize, InitializeImage, NewHost, Nothing, Passes, Properties, SampleInfo, SamplerOnly, SetConfig,
+    AddMetrics, Availability, BaseMetrics, ChipName, ConfigImage, ConfigSize, Decode, Enable, EnableRanges, Evaluate,
+    HostOnly, ImageInfo, ImageSize, InitializeImage, NewHost, Nothing, Passes, Properties, RangeConfig, RangeDecode,
+    RangeImageInfo, RangeImageInit, RangeImageSize, RangeOnly, RangeStop, SampleInfo, SamplerOnly, SetConfig,
     SubMetrics, Supported, take,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -155,5 +157,41 @@ pm_api! {
 
     cuptiPmSamplingCounterDataGetSampleInfo(params: SampleInfo) by check_initialized {
         sampler::sample_info(params)
+    }
+
+    cuptiRangeProfilerEnable(params: EnableRanges) by check_initialized {
+        ranges::enable(params)
+    }
+
+    cuptiRangeProfilerDisable(params: RangeOnly) by check_initialized {
+        ranges::disable(params.profiler)
+    }
+
+    cuptiRangeProfilerGetCounterDataSize(params: RangeImageSize) by check_initialized {
+        ranges::image_size(params)
+    }
+
+    cuptiRangeProfilerCounterDataImageInitialize(params: RangeImageInit) by check_initialized {
+        ranges::initialize_image(params)
+    }
+
+    cuptiRangeProfilerSetConfig(params: RangeConfig) by check_initialized {
+        ranges::set_config(params)
+    }
+
+    cuptiRangeProfilerStart(params: RangeOnly) by check_initialized {
+        ranges::start(params.profiler)
+    }
+
+    cuptiRangeProfilerStop(params: RangeStop) by check_initialized {
+        ranges::stop(params)
+    }
+
+    cuptiRangeProfilerDecodeData(params: RangeDecode) by check_initialized {
+        ranges::decode(params)
+    }
+
+    cuptiRangeProfilerGetCounterDataInfo(params: RangeImageInfo) by check {
+        ranges::image_info(params)
     }
 }

@@ -70,5 +70,18 @@ params! {
     SamplerOnly: [24] { sampler: usize }
     Decode: [45] { sampler: usize, image: *mut u8, size: usize, reason: u32, overflow: u8 }
     ImageInfo: [56] { image: *const u8, size: usize, total: usize, populated: usize, completed: usize }
+    EnableRanges: [32, 36 since "13.4"] { context: u64, profiler: usize, cache_control: u32 }
+    RangeImageSize: [64] {
+        profiler: usize, names: *const *const c_char, count: usize, ranges: usize, tree_nodes: u32, size: usize,
+    }
+    RangeImageInit: [40] { profiler: usize, size: usize, image: *mut u8 }
+    RangeConfig: [90] {
+        profiler: usize, config_size: usize, config: *const u8, image_size: usize, image: *mut u8, range: u32,
+        replay: u32, ranges_per_pass: usize, levels: u16, first_level: u16, pass: usize, target_level: u16,
+    }
+    RangeOnly: [24] { profiler: usize }
+    RangeStop: [41] { profiler: usize, pass: usize, target_level: usize, all_submitted: u8 }
+    RangeDecode: [32] { profiler: usize, dropped: usize }
+    RangeImageInfo: [40] { image: *const u8, size: usize, ranges: usize }
     SampleInfo: [64] { sampler: usize, image: *const u8, size: usize, sample: usize, start: u64, end: u64 }
 }
