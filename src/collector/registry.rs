@@ -42,7 +42,7 @@ static LISTS: &[&[NamedLayout]] = &[
     #[cfg(feature = "cuda")]
     &cupti::LAYOUTS,
     #[cfg(feature = "cuda")]
-    &cupti::PM_LAYOUTS,
+    &cupti::METRIC_LAYOUTS,
     #[cfg(feature = "rocm")]
     &rocm::LAYOUTS,
     #[cfg(feature = "xpu")]

@@ -33,8 +33,8 @@ mod subscriber;
 mod subscription;
 mod worker;
 
-pub(super) use pm::LAYOUTS as PM_LAYOUTS;
 pub use pm::{GpuMetrics, MetricDescription, PmSampling};
+pub(super) use profiler::shapes::LAYOUTS as METRIC_LAYOUTS;
 pub(super) use shapes::LAYOUTS;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};

@@ -57,7 +57,8 @@ impl PmLibrary {
         let queried = check_support(self.profiler, &device).and_then(|_| {
             let chip = self.profiler.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
             // Without an availability image: another profiler may be using the counters.
-            let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, &chip, None).map_err(CallFailure::to_unavailable)?;
+            let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, &chip, None)
+                .map_err(CallFailure::to_unavailable)?;
             Ok((chip, host.base_metrics()))
         });
         let queried = queried.map_err(|reason| self.helper.explain(reason));
@@ -68,9 +69,13 @@ impl PmLibrary {
     }
 
     fn count_passes(&self, chip: &CString, names: &[String]) -> Result<usize, Unavailable> {
-        let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, chip, None).map_err(CallFailure::to_unavailable)?;
+        let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, chip, None)
+            .map_err(CallFailure::to_unavailable)?;
         let config = host.configure(&MetricNames::new(names));
         let passes = config.and_then(|config| self.profiler.count_passes(&config));
-        passes.map_err(|failed| refusal_of(self.profiler, ProfilerKind::PmSampling, chip, None, names).unwrap_or_else(|| failed.to_unavailable()))
+        passes.map_err(|failed| {
+            refusal_of(self.profiler, ProfilerKind::PmSampling, chip, None, names)
+                .unwrap_or_else(|| failed.to_unavailable())
+        })
     }
 }

@@ -2,10 +2,10 @@
 
 use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
+use super::super::profiler::shapes::PM_SAMPLE;
 use super::super::profiler::support;
 use super::ffi::{PmApi, SamplerConfig, SamplerHandle};
 use super::settings::PmSettings;
-use super::shapes::METRIC_VALUES;
 use crate::buffer::Loss;
 use crate::collector::cupti::error::CuptiError;
 use crate::collector::{Batch, CounterSample, DeviceDescription, Name, RecordSink, Unavailable, Why};
@@ -136,7 +136,8 @@ impl DeviceSampling {
         let index = usize::try_from(device.id).unwrap_or(0);
         let chip = profiler.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
         let available = api.read_availability(index).map_err(CallFailure::to_unavailable)?;
-        let host = HostObject::new(profiler, ProfilerKind::PmSampling, &chip, Some(&available)).map_err(CallFailure::to_unavailable)?;
+        let host = HostObject::new(profiler, ProfilerKind::PmSampling, &chip, Some(&available))
+            .map_err(CallFailure::to_unavailable)?;
         let metrics = MetricNames::new(&settings.metrics);
         let config = host.configure(&metrics).map_err(|failed| {
             let refused = || refusal_of(profiler, ProfilerKind::PmSampling, &chip, Some(&available), &settings.metrics);
@@ -353,7 +354,7 @@ impl DeviceSampling {
             *count = present;
             let kind = ActivityType::HardwareCounters;
             let (name, device, stream) = (*name, self.number, 0);
-            batch.counters(&CounterSample { kind, name, device, stream, at, shape: &METRIC_VALUES, words: &words });
+            batch.counters(&CounterSample { kind, name, device, stream, at, shape: &PM_SAMPLE, words: &words });
         }
     }
 

@@ -9,19 +9,16 @@ mod device;
 mod ffi;
 mod recording;
 mod settings;
-mod shapes;
 
 pub use catalogue::{GpuMetrics, MetricDescription};
-pub(in crate::collector) use shapes::LAYOUTS;
-pub(super) use shapes::{MAX_METRICS, METRIC_VALUES};
 
 use super::profiler::ffi::ProfilerApi;
 use super::profiler::lease::{OWNER, ProfilerLease};
 use super::profiler::{FIRST_VERSION, Helper};
 use super::range::RangeSettings;
 use super::start::Loaded;
-use crate::collector::library::lazy::LazyLibrary;
 use crate::collector::library::Attempt;
+use crate::collector::library::lazy::LazyLibrary;
 use crate::collector::{
     Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
 };
@@ -151,7 +148,15 @@ impl Collector for PmSampling {
         let devices = select_devices(loaded.cupti.driver.devices(), &settings.devices)?;
         let lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
         let (cupti, version) = (loaded.cupti.interfaces.api, loaded.cupti.interfaces.version);
-        let plan = SamplingPlan { cupti, profiler: loaded.profiler, api: loaded.api, version, settings: settings.clone(), devices, sink };
+        let plan = SamplingPlan {
+            cupti,
+            profiler: loaded.profiler,
+            api: loaded.api,
+            version,
+            settings: settings.clone(),
+            devices,
+            sink,
+        };
         let (started, recording) = PmRecording::start(plan, lease).map_err(|reason| loaded.helper.explain(reason))?;
         let mut capabilities = loaded.capabilities();
         add_findings(&mut capabilities, &settings, started);

@@ -11,9 +11,9 @@ mod settings;
 pub(super) use settings::RangeSettings;
 
 use super::ffi::{DRIVER, RUNTIME};
-use super::pm::METRIC_VALUES;
 use super::profiler::ffi::{CallFailure, MetricNames, ProfilerApi};
 use super::profiler::lease::ProfilerLease;
+use super::profiler::shapes::KERNEL_RANGE;
 use super::profiler::{FIRST_VERSION, Helper};
 use super::start::Loaded;
 use super::subscriber::Subscriber;
@@ -190,7 +190,9 @@ impl RangeMetrics {
         let functions = find_functions(subscriber);
         for (domain, function) in functions.keys() {
             if let Err(error) = subscriber.enable_call(*domain, *function) {
-                capabilities.notes.push(format!("could not subscribe to some launches, which are not measured: {error}"));
+                capabilities
+                    .notes
+                    .push(format!("could not subscribe to some launches, which are not measured: {error}"));
             }
         }
         let passes: BTreeMap<_, _> =
@@ -254,7 +256,7 @@ impl RangeMetrics {
         match self.begin_in_context(call.context) {
             Ok(device) => {
                 let function = (call.domain, call.function);
-                LAUNCH.set(Some(CurrentLaunch { function, context: call.context, device, start: now }));
+                LAUNCH.set(Some(CurrentLaunch { function, context: call.context, device, start: self.now() }));
             }
             Err(missed) => {
                 if let Missed::Failed(failed) = missed {
@@ -327,7 +329,7 @@ impl RangeMetrics {
                 start: launch.start,
                 end,
                 correlation: call.correlation.into(),
-                shape: &METRIC_VALUES,
+                shape: &KERNEL_RANGE,
                 words: &words,
             });
         });

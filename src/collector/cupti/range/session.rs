@@ -80,9 +80,9 @@ impl DeviceMetrics {
         let index = usize::try_from(device.id).unwrap_or(0);
         let chip = api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
         let host = HostObject::new(api, KIND, &chip, None).map_err(CallFailure::to_unavailable)?;
-        let config = host.configure(&MetricNames::new(metrics)).map_err(|failed| {
-            refusal_of(api, KIND, &chip, None, metrics).unwrap_or_else(|| failed.to_unavailable())
-        })?;
+        let config = host
+            .configure(&MetricNames::new(metrics))
+            .map_err(|failed| refusal_of(api, KIND, &chip, None, metrics).unwrap_or_else(|| failed.to_unavailable()))?;
         let passes = api.count_passes(&config).map_err(CallFailure::to_unavailable)?;
         Ok(DeviceMetrics { device: device.id, host: Mutex::new(host), config, passes })
     }

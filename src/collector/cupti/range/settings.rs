@@ -1,6 +1,6 @@
 //! The settings of range metrics.
 
-use super::super::pm::MAX_METRICS;
+use super::super::profiler::shapes::MAX_METRICS;
 use crate::collector::{Options, Selection, Unavailable, Why};
 use kineto_trace::activity::ActivityType;
 

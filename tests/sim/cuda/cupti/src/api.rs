@@ -3,9 +3,9 @@
 use crate::client::{self, Client};
 use crate::code::{Code, Outcome, give, message, name, need_driver, need_driver_from_13_2, since};
 use crate::delivery::{self, Callbacks, Completed, Requested};
+use crate::pm::ranges;
 use crate::shared::calls;
 use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
-use crate::pm::ranges;
 use crate::subscriber::{self, Callback};
 use crate::{attributes, external, link, pool, walker, writer};
 use std::ffi::{c_char, c_void};

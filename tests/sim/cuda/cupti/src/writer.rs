@@ -1,8 +1,8 @@
 //! Makes records of the driver's reports.
 
-use crate::pm::ranges;
 use crate::client::{self, Client};
 use crate::layout::kind;
+use crate::pm::ranges;
 use crate::pool::{self, HOST};
 use crate::record::new_record;
 use crate::shared::clock::now;
