@@ -28,9 +28,9 @@ fn ranges(file: &File) -> Vec<&Value> {
 /// Checks a row; returns the number of blocks of its kernel.
 #[track_caller]
 fn check_planted(row: &Value, device: u64) -> u64 {
-    let value = |metric: &str| row["args"][metric].as_f64().unwrap_or_else(|| panic!("no {metric}: {row}"));
-    let blocks = value(CYCLES) as u64 - device * 1000;
-    assert_eq!(value(THROUGHPUT) as u64, device * 1000 + 400 + blocks, "{row}");
+    let value = |metric: &str| row["args"][metric].as_u64().unwrap_or_else(|| panic!("no {metric}: {row}"));
+    let blocks = value(CYCLES) - device * 1000;
+    assert_eq!(value(THROUGHPUT), device * 1000 + 400 + blocks, "{row}");
     assert_eq!((row["pid"].as_u64(), row["tid"].as_u64()), (Some(device), Some(0)), "{row}");
     blocks
 }

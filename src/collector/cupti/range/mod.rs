@@ -45,7 +45,7 @@ pub(super) struct RangeLibrary {
 pub(super) struct RangePlan {
     api: &'static RangeApi,
     settings: RangeSettings,
-    devices: Vec<DeviceMetrics>,
+    devices: Vec<Arc<DeviceMetrics>>,
     failed: Vec<(i32, Unavailable)>,
     /// Dropped after the devices, whose host objects need the profiler.
     _lease: ProfilerLease,
@@ -156,7 +156,7 @@ impl RangePlan {
         let mut plan = RangePlan { api: library.api, settings, devices: Vec::new(), failed: Vec::new(), _lease: lease };
         for device in loaded.driver.devices() {
             match DeviceMetrics::new(library.profiler, device, &plan.settings.metrics) {
-                Ok(metrics) => plan.devices.push(metrics),
+                Ok(metrics) => plan.devices.push(Arc::new(metrics)),
                 Err(reason) => plan.failed.push((device.id, explained(reason))),
             }
         }
@@ -173,7 +173,7 @@ impl RangePlan {
         types.intersection(OF_HOST)
     }
 
-    fn device(&self, number: i32) -> Option<&DeviceMetrics> {
+    fn device(&self, number: i32) -> Option<&Arc<DeviceMetrics>> {
         self.devices.iter().find(|metrics| metrics.device == number)
     }
 }
@@ -274,9 +274,9 @@ impl RangeMetrics {
         let metrics = self.plan.device(number).ok_or(Missed::FailedBefore)?;
         let session = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            sessions.entry(context).or_insert_with(|| Arc::new(ContextSession::new(context))).clone()
+            sessions.entry(context).or_insert_with(|| Arc::new(ContextSession::new(context, metrics.clone()))).clone()
         };
-        session.begin_launch(api, metrics, &MetricNames::new(&settings.metrics)).map(|()| number)
+        session.begin_launch(api, &MetricNames::new(&settings.metrics)).map(|()| number)
     }
 
     fn end_launch(&self, call: &WatchedCall<'_>) {
@@ -288,8 +288,8 @@ impl RangeMetrics {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.get(&launch.context).cloned()
         };
-        let Some((session, metrics)) = session.zip(self.plan.device(launch.device)) else { return };
-        match session.end_launch(metrics, &MetricNames::new(&self.plan.settings.metrics)) {
+        let Some(session) = session else { return };
+        match session.end_launch(&MetricNames::new(&self.plan.settings.metrics)) {
             Ok(Some(values)) => self.add_row(call, &launch, end, &values),
             // A launch that failed, or that a graph has captured.
             Ok(None) if call.failed => {}
@@ -340,8 +340,8 @@ impl RangeMetrics {
         for session in sessions.into_values() {
             if !session.close(self.driver) {
                 self.sink.note("a launch did not end, so its context keeps its counters");
-                // Its launch still uses them.
-                std::mem::forget(session);
+                // CUPTI still writes into its memory.
+                Box::leak(Box::new(session));
             }
         }
     }

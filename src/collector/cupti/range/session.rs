@@ -6,7 +6,7 @@ use super::super::profiler::support;
 use super::ffi::{RangeApi, RangeHandle};
 use crate::collector::cuda::Driver;
 use crate::collector::{DeviceDescription, Unavailable};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The metrics of a device.
@@ -23,7 +23,8 @@ pub(super) struct DeviceMetrics {
 /// A context, whose launches are measured one after another: a second thread waits for its turn.
 #[derive(Debug)]
 pub(super) struct ContextSession {
-    pub(super) context: usize,
+    context: usize,
+    pub(super) metrics: Arc<DeviceMetrics>,
     state: Mutex<SessionState>,
     turn_ended: Condvar,
 }
@@ -36,7 +37,7 @@ struct SessionState {
     failure: Option<CallFailure>,
 }
 
-/// A context's counters. Dropping it releases them; the context must be current.
+/// A context's counters, until they are released.
 #[derive(Debug)]
 struct ContextProfiler {
     api: &'static RangeApi,
@@ -58,12 +59,6 @@ pub(super) enum Missed {
 /// How long a launch waits for another one of its context, and the end of a recording for a launch.
 const TURN_LIMIT: Duration = Duration::from_secs(10);
 const END_LIMIT: Duration = Duration::from_millis(500);
-
-impl Drop for ContextProfiler {
-    fn drop(&mut self) {
-        self.api.disable(self.handle);
-    }
-}
 
 impl DeviceMetrics {
     /// Configures the metrics for a device.
@@ -89,8 +84,8 @@ impl DeviceMetrics {
 }
 
 impl ContextSession {
-    pub(super) fn new(context: usize) -> ContextSession {
-        ContextSession { context, state: Mutex::default(), turn_ended: Condvar::new() }
+    pub(super) fn new(context: usize, metrics: Arc<DeviceMetrics>) -> ContextSession {
+        ContextSession { context, metrics, state: Mutex::default(), turn_ended: Condvar::new() }
     }
 
     /// Waits until no launch is measured; returns `None` if that takes too long.
@@ -105,19 +100,14 @@ impl ContextSession {
     ///
     /// # Errors
     /// Why the launch is not measured.
-    pub(super) fn begin_launch(
-        &self,
-        api: &'static RangeApi,
-        metrics: &DeviceMetrics,
-        names: &MetricNames,
-    ) -> Result<(), Missed> {
+    pub(super) fn begin_launch(&self, api: &'static RangeApi, names: &MetricNames) -> Result<(), Missed> {
         let mut state = self.wait_for_turn(TURN_LIMIT).ok_or(Missed::NoTurn)?;
         if state.failure.is_some() {
             return Err(Missed::FailedBefore);
         }
         let begun = state.open_profiler(api, self.context, names).and_then(|profiler| {
             let ContextProfiler { handle, image, .. } = profiler;
-            api.start(*handle, &metrics.config, image)
+            api.start(*handle, &self.metrics.config, image)
         });
         match begun {
             Ok(()) => {
@@ -125,7 +115,8 @@ impl ContextSession {
                 Ok(())
             }
             Err(failed) => {
-                (state.profiler, state.failure) = (None, Some(failed));
+                state.release_counters();
+                state.failure = Some(failed);
                 Err(Missed::Failed(failed))
             }
         }
@@ -135,17 +126,13 @@ impl ContextSession {
     ///
     /// # Errors
     /// Why there are no values.
-    pub(super) fn end_launch(
-        &self,
-        metrics: &DeviceMetrics,
-        names: &MetricNames,
-    ) -> Result<Option<Vec<f64>>, CallFailure> {
+    pub(super) fn end_launch(&self, names: &MetricNames) -> Result<Option<Vec<f64>>, CallFailure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = state.profiler.as_ref().map_or(Ok(None), |profiler| profiler.read_values(metrics, names));
+        let values = state.profiler.as_ref().map_or(Ok(None), |profiler| profiler.read_values(&self.metrics, names));
         state.is_measuring = false;
         if values.is_err() {
             // The next launch begins anew.
-            state.profiler = None;
+            state.release_counters();
         }
         drop(state);
         self.turn_ended.notify_one();
@@ -155,10 +142,9 @@ impl ContextSession {
     /// Releases the counters; returns `false` if a launch still uses them.
     pub(super) fn close(&self, driver: &Driver) -> bool {
         let Some(mut state) = self.wait_for_turn(END_LIMIT) else { return false };
-        let mut profiler = state.profiler.take();
-        driver.with_context(self.context, || drop(profiler.take()));
-        // The context has ended, and the object with it.
-        std::mem::forget(profiler);
+        driver.with_context(self.context, || state.release_counters());
+        // Without its context the object has ended too.
+        state.profiler = None;
         true
     }
 }
@@ -174,12 +160,18 @@ impl SessionState {
             Some(profiler) => profiler,
             None => {
                 let handle = api.enable(context)?;
-                let mut profiler = ContextProfiler { api, handle, image: CounterImage::default() };
-                profiler.image = api.new_image(handle, names)?;
-                profiler
+                let image = api.new_image(handle, names).inspect_err(|_| api.disable(handle))?;
+                ContextProfiler { api, handle, image }
             }
         };
         Ok(self.profiler.insert(profiler))
+    }
+
+    /// Releases the counters. The context must be current.
+    fn release_counters(&mut self) {
+        if let Some(profiler) = self.profiler.take() {
+            profiler.api.disable(profiler.handle);
+        }
     }
 }
 
