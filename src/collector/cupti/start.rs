@@ -183,7 +183,7 @@ impl Loaded {
             capabilities.notes.push(format!("kernels are not measured: {reason}"));
         }
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
-        let mut measured = Capabilities::default();
+        let mut measured = Capabilities { types: ActivityTypes::EMPTY, ..Capabilities::default() };
         if let Some(plan) = plan {
             subscription.set_ranges(RangeMetrics::start(plan, self, subscriber, sink, &mut measured));
         }
