@@ -109,6 +109,8 @@ const MAX_IMAGE_BYTES: usize = 64 << 20;
 const MAX_RESTARTS_WITHOUT_SAMPLE: u32 = 4;
 /// How many images a decode fills before other devices and commands have a turn.
 const MAX_IMAGES_AT_ONCE: u32 = 8;
+/// The most images that are read after the stop. The hardware's buffer fills fewer; a lying library has no end.
+const MAX_IMAGES_AT_END: u32 = 4096;
 const OUT_OF_MEMORY: CuptiError = CuptiError(8);
 const INVALID_PARAMETER: CuptiError = CuptiError(1);
 /// The version that can keep the newest samples: 12.8.
@@ -214,20 +216,10 @@ impl DeviceSampling {
     /// # Errors
     /// Why the device samples no more.
     pub(super) fn deliver_samples(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
-        self.fill_images(MAX_IMAGES_AT_ONCE, until, sink)
-    }
-
-    /// Does the same for at most that many images.
-    fn fill_images(&mut self, most: u32, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
-        for _ in 0..most {
+        for _ in 0..MAX_IMAGES_AT_ONCE {
             let Some(session) = &self.session else { return Ok(()) };
             let was_reset = session.was_reset;
-            let decoded = match self.decode_once(until, sink) {
-                // An emptied image is to blame before the library is.
-                Err(_) if was_reset && self.reset != ImageReset::Restart => DecodeResult::WRONG,
-                decoded => decoded?,
-            };
-            let DecodeResult { is_full, overflowed, are_times_wrong } = decoded;
+            let DecodeResult { is_full, overflowed, are_times_wrong } = self.decode_once(until, sink)?;
             if are_times_wrong && was_reset {
                 self.reset = if self.reset == ImageReset::Copy { ImageReset::Initialize } else { ImageReset::Restart };
             }
@@ -240,10 +232,6 @@ impl DeviceSampling {
             } else if are_times_wrong || is_full && self.reset == ImageReset::Restart {
                 self.restart_session()?;
             } else if is_full {
-                // Ends the loop if the library always reports a full image.
-                if self.session.as_ref().is_some_and(|session| session.read == 0) {
-                    return Err("cuptiPmSamplingDecodeData finds an empty image full".to_owned());
-                }
                 self.reset_image()?;
             } else {
                 return Ok(());
@@ -252,8 +240,18 @@ impl DeviceSampling {
         Ok(())
     }
 
-    /// Decodes, and delivers the samples.
+    /// Decodes, and delivers the samples. A failure of an image that was emptied is one of its times.
     fn decode_once(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<DecodeResult, String> {
+        // An emptied image is to blame before the library is.
+        let may_blame_image =
+            self.reset != ImageReset::Restart && self.session.as_ref().is_some_and(|session| session.was_reset);
+        match self.decode_image(until, sink) {
+            Err(_) if may_blame_image => Ok(DecodeResult::WRONG),
+            decoded => decoded,
+        }
+    }
+
+    fn decode_image(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<DecodeResult, String> {
         let Some(session) = &mut self.session else { return Ok(DecodeResult::default()) };
         let (is_full, overflowed) = match self.api.decode_samples(session.sampler, &mut session.image) {
             Ok(decoded) => (decoded.is_full, decoded.overflowed),
@@ -266,6 +264,10 @@ impl DeviceSampling {
 
     fn reset_image(&mut self) -> Result<(), String> {
         let Some(session) = &mut self.session else { return Ok(()) };
+        // Ends the loop if the library always reports a full image.
+        if session.read == 0 {
+            return Err("cuptiPmSamplingDecodeData finds an empty image full".to_owned());
+        }
         (session.read, session.was_reset) = (0, true);
         if self.reset == ImageReset::Copy {
             session.image.restore_empty();
@@ -318,6 +320,10 @@ impl DeviceSampling {
             if start < self.last_end && end <= self.last_end {
                 return Ok(false);
             }
+            // The sampler stops after the end of the recording.
+            if start >= until.at {
+                continue;
+            }
             let values =
                 self.host.evaluate(&session.image, index, &self.metrics).map_err(|failed| failed.to_string())?;
             self.count_gap(start, sink);
@@ -365,10 +371,29 @@ impl DeviceSampling {
     pub(super) fn finish(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
         let Some(session) = &self.session else { return Ok(()) };
         let stopped = self.api.stop_sampler(session.sampler).map_err(|failed| failed.to_string());
-        let delivered = stopped.and_then(|()| self.fill_images(u32::MAX, until, sink));
+        let delivered = stopped.and_then(|()| self.deliver_rest(until, sink));
         // The last sample may be cut off by the stop.
-        self.count_gap(until.at.saturating_sub(2 * self.length), sink);
+        self.count_gap(until.at.saturating_sub(self.length.saturating_mul(2)), sink);
         delivered
+    }
+
+    /// Delivers the samples of a stopped sampler. A restart would sample again, so samples that need one are lost.
+    fn deliver_rest(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
+        let mut has_overflowed = false;
+        for _ in 0..MAX_IMAGES_AT_END {
+            let DecodeResult { is_full, overflowed, are_times_wrong } = self.decode_once(until, sink)?;
+            if overflowed && !std::mem::replace(&mut has_overflowed, true) {
+                sink.note(format!(
+                    "GPU {}: the buffer of its hardware overflowed at the end; raise CUPTI_PM_SAMPLING_INTERVAL_US",
+                    self.number
+                ));
+            }
+            if !is_full || are_times_wrong || self.reset == ImageReset::Restart {
+                return Ok(());
+            }
+            self.reset_image()?;
+        }
+        Err(format!("cuptiPmSamplingDecodeData reports a full image {MAX_IMAGES_AT_END} times after the stop"))
     }
 }
 
