@@ -107,8 +107,6 @@ const MAX_SAMPLES: u32 = 1024;
 const MAX_IMAGE_BYTES: usize = 64 << 20;
 /// How often a session is restarted without a sample in between.
 const MAX_RESTARTS_WITHOUT_SAMPLE: u32 = 4;
-/// How many images a decode fills before other devices and commands have a turn.
-const MAX_IMAGES_AT_ONCE: u32 = 8;
 /// The most images that are read after the stop. The hardware's buffer fills fewer; a lying library has no end.
 const MAX_IMAGES_AT_END: u32 = 4096;
 const OUT_OF_MEMORY: CuptiError = CuptiError(8);
@@ -211,33 +209,29 @@ impl DeviceSampling {
         Ok(())
     }
 
-    /// Delivers the samples that the hardware has completed.
+    /// Delivers one image of the samples that the hardware has completed. Returns whether more may be left.
     ///
     /// # Errors
     /// Why the device samples no more.
-    pub(super) fn deliver_samples(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
-        for _ in 0..MAX_IMAGES_AT_ONCE {
-            let Some(session) = &self.session else { return Ok(()) };
-            let was_reset = session.was_reset;
-            let DecodeResult { is_full, overflowed, are_times_wrong } = self.decode_once(until, sink)?;
-            if are_times_wrong && was_reset {
-                self.reset = if self.reset == ImageReset::Copy { ImageReset::Initialize } else { ImageReset::Restart };
-            }
-            if overflowed {
-                self.restart_session()?;
-                sink.note(format!(
-                    "GPU {}: the buffer of its hardware overflowed, so its sampling was restarted; raise CUPTI_PM_SAMPLING_INTERVAL_US",
-                    self.number
-                ));
-            } else if are_times_wrong || is_full && self.reset == ImageReset::Restart {
-                self.restart_session()?;
-            } else if is_full {
-                self.reset_image()?;
-            } else {
-                return Ok(());
-            }
+    pub(super) fn deliver_image(&mut self, sink: &RecordSink) -> Result<bool, String> {
+        let was_reset = self.session.as_ref().is_some_and(|session| session.was_reset);
+        let decoded = self.decode_once(SamplesUntil { at: u64::MAX }, sink)?;
+        let DecodeResult { is_full, overflowed, are_times_wrong } = decoded;
+        if are_times_wrong && was_reset {
+            self.reset = if self.reset == ImageReset::Copy { ImageReset::Initialize } else { ImageReset::Restart };
         }
-        Ok(())
+        if overflowed {
+            self.restart_session()?;
+            sink.note(format!(
+                "GPU {}: the buffer of its hardware overflowed, so its sampling was restarted; raise CUPTI_PM_SAMPLING_INTERVAL_US",
+                self.number
+            ));
+        } else if are_times_wrong || is_full && self.reset == ImageReset::Restart {
+            self.restart_session()?;
+        } else if is_full {
+            self.reset_image()?;
+        }
+        Ok(is_full || overflowed || are_times_wrong)
     }
 
     /// Decodes, and delivers the samples. A failure of an image that was emptied is one of its times.

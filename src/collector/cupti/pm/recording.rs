@@ -73,6 +73,15 @@ struct SamplingThread {
     lease: ProfilerLease,
 }
 
+/// The devices' turns between two pauses.
+#[derive(Clone, Copy, Debug, Default)]
+struct SamplingRound {
+    /// The index of the next device.
+    next: usize,
+    /// Whether an earlier device may have more samples.
+    has_more: bool,
+}
+
 impl PmRecording {
     /// Starts the thread, and waits until it samples.
     ///
@@ -183,10 +192,19 @@ impl SamplingThread {
     fn sample_until_end(mut self, commands: &Receiver<SamplingCommand>) {
         let interval = Duration::from_nanos(self.plan.settings.interval_ns);
         let pause = interval.saturating_mul(INTERVALS_PER_DECODE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let mut round = SamplingRound::default();
+        // Dropped when no device has a full image.
+        let mut drains = Vec::new();
+        let mut wait = pause;
+        // Commands are read between two devices: the images of all may take longer than a stop waits.
         loop {
-            match commands.recv_timeout(pause) {
-                Ok(SamplingCommand::Drain(_done)) => self.deliver_samples(),
-                Err(RecvTimeoutError::Timeout) => self.deliver_samples(),
+            match commands.recv_timeout(wait) {
+                Ok(SamplingCommand::Drain(done)) => {
+                    // Its devices are all read after the command.
+                    round = SamplingRound::default();
+                    drains.push(done);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Ok(SamplingCommand::End(until, done)) => {
                     self.finish(until);
                     // The answer is given when all is released.
@@ -196,31 +214,47 @@ impl SamplingThread {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            wait = Duration::ZERO;
+            // After a failure, the next device has the number of the one that was removed.
+            if let Some(has_more) = self.call_device(round.next, DeviceSampling::deliver_image) {
+                round = SamplingRound { next: round.next + 1, has_more: round.has_more | has_more };
+            }
+            if round.next >= self.devices.len() {
+                if !round.has_more {
+                    drains.clear();
+                    wait = pause;
+                }
+                round = SamplingRound::default();
+            }
         }
     }
 
-    fn deliver_samples(&mut self) {
-        self.for_each_device(|device, sink| device.deliver_samples(SamplesUntil { at: u64::MAX }, sink));
-    }
-
     fn finish(&mut self, until: SamplesUntil) {
-        self.for_each_device(|device, sink| device.finish(until, sink));
-        let sink = self.plan.sink.clone();
-        self.devices.iter().for_each(|device| sink.note(summary_of(device)));
+        let mut next = 0;
+        while next < self.devices.len() {
+            next += usize::from(self.call_device(next, |device, sink| device.finish(until, sink)).is_some());
+        }
+        self.devices.iter().for_each(|device| self.plan.sink.note(summary_of(device)));
     }
 
-    /// Calls the devices; one that fails is dropped, and the others continue.
-    fn for_each_device(&mut self, call: impl Fn(&mut DeviceSampling, &RecordSink) -> Result<(), String>) {
-        let sink = self.plan.sink.clone();
+    /// Calls a device. One that fails is dropped, and the others continue.
+    fn call_device<R>(
+        &mut self,
+        index: usize,
+        call: impl FnOnce(&mut DeviceSampling, &RecordSink) -> Result<R, String>,
+    ) -> Option<R> {
+        let sink = &self.plan.sink;
         sink.clock_error(CLOCK_BOUND_NS);
-        self.devices.retain_mut(|device| match call(device, &sink) {
-            Ok(()) => true,
+        let device = self.devices.get_mut(index)?;
+        match call(device, sink) {
+            Ok(result) => Some(result),
             Err(why) => {
                 sink.note(format!("PM sampling of GPU {} ended: {why}", device.number()));
                 sink.note(summary_of(device));
-                false
+                self.devices.remove(index);
+                None
             }
-        });
+        }
     }
 }
 
