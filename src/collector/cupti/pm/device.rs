@@ -28,6 +28,8 @@ pub(super) struct DeviceSampling {
     keeps_newest: Option<bool>,
     /// The end of the last sample; 0 before the first.
     last_end: u64,
+    /// The time until which samples are delivered or counted; 0 if no gap before the next sample is a loss.
+    accounted_until: u64,
     /// The length of the last sample.
     length: u64,
     /// Restarts since the last sample that was delivered.
@@ -161,6 +163,7 @@ impl DeviceSampling {
             keeps_newest: (version >= APPEND_MODES_SINCE).then_some(capability >= NEWEST_SINCE),
             session: None,
             last_end: 0,
+            accounted_until: 0,
             length: settings.interval_ns,
             restarts_without_sample: 0,
             reset: ImageReset::Copy,
@@ -231,6 +234,10 @@ impl DeviceSampling {
         } else if is_full {
             self.reset_image()?;
         }
+        if sink.is_waiting() {
+            // Counts begin with the recording.
+            (self.counts, self.accounted_until) = (SampleCounts::default(), 0);
+        }
         Ok(is_full || overflowed || are_times_wrong)
     }
 
@@ -278,7 +285,7 @@ impl DeviceSampling {
             (self.restarts_without_sample + 1, self.counts.restarts + 1);
         if self.restarts_without_sample > 1 {
             // The clock was set back: a restart would have helped otherwise.
-            self.last_end = 0;
+            (self.last_end, self.accounted_until) = (0, 0);
         }
         if let Some(session) = self.session.take() {
             let _ = self.api.stop_sampler(session.sampler);
@@ -318,11 +325,15 @@ impl DeviceSampling {
             if start >= until.at {
                 continue;
             }
-            let values =
-                self.host.evaluate(&session.image, index, &self.metrics).map_err(|failed| failed.to_string())?;
+            // The evaluation takes most of the time, so dropped records are not evaluated.
+            let is_wanted =
+                end <= until.at && !sink.is_waiting() && !sink.record(|batch| batch.is_paused(start, start));
+            let values = is_wanted.then(|| self.host.evaluate(&session.image, index, &self.metrics)).transpose();
+            let values = values.map_err(|failed| failed.to_string())?;
             self.count_gap(start, sink);
-            (self.last_end, self.length, self.restarts_without_sample) = (end, (end - start).max(1), 0);
-            if end <= until.at && !sink.is_waiting() {
+            (self.last_end, self.accounted_until) = (end, end);
+            (self.length, self.restarts_without_sample) = ((end - start).max(1), 0);
+            if let Some(values) = values {
                 self.counts.delivered += 1;
                 sink.record(|batch| self.add_row(start, &values, batch));
             }
@@ -330,14 +341,16 @@ impl DeviceSampling {
         Ok(true)
     }
 
-    /// Counts the samples that are missing between the last one and a time.
+    /// Counts the samples that are missing between the last one and a time. Records of a pause are not expected.
     fn count_gap(&mut self, until: u64, sink: &RecordSink) {
-        if self.last_end != 0 {
-            let missing = (until.saturating_sub(self.last_end) + self.length / 2) / self.length;
-            self.counts.lost += missing;
-            if missing > 0 {
-                sink.lost(Loss::VendorDropped, missing);
-            }
+        let from = self.accounted_until;
+        if from == 0 || sink.is_waiting() || sink.record(|batch| batch.is_paused(from, until)) {
+            return;
+        }
+        let missing = (until.saturating_sub(from) + self.length / 2) / self.length;
+        self.counts.lost += missing;
+        if missing > 0 {
+            sink.lost(Loss::VendorDropped, missing);
         }
     }
 
