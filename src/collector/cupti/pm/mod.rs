@@ -84,6 +84,12 @@ impl PmLibrary {
     }
 }
 
+/// Checks that the process did not inherit the library by a fork.
+fn check_owner() -> Result<(), Unavailable> {
+    OWNER.claim();
+    if OWNER.is_inherited() { Err(Unavailable::in_fork("sampled CUDA")) } else { Ok(()) }
+}
+
 /// Returns the devices to sample.
 fn select_devices(all: &[DeviceDescription], wanted: &[i32]) -> Result<Vec<DeviceDescription>, Unavailable> {
     if let Some(missing) = wanted.iter().find(|number| !all.iter().any(|device| device.id == **number)) {
@@ -141,13 +147,12 @@ impl Collector for PmSampling {
             return Err(Unavailable::new(Why::Unsupported, message, "unset one of them"));
         }
         let loaded = self.load()?;
-        OWNER.claim();
-        if OWNER.is_inherited() {
-            return Err(Unavailable::in_fork("sampled CUDA"));
-        }
+        check_owner()?;
         let devices = select_devices(loaded.cupti.driver.devices(), &settings.devices)?;
         let lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
         let (cupti, version) = (loaded.cupti.interfaces.api, loaded.cupti.interfaces.version);
+        // Next to a shared subscriber, CUPTI 13.3 and later refuse to read the clock.
+        let clock_bound = cupti.timestamp().map(|_| CLOCK_BOUND_NS);
         let plan = SamplingPlan {
             cupti,
             profiler: loaded.profiler,
@@ -156,10 +161,11 @@ impl Collector for PmSampling {
             settings: settings.clone(),
             devices,
             sink,
+            clock_bound,
         };
         let (started, recording) = PmRecording::start(plan, lease).map_err(|reason| loaded.helper.explain(reason))?;
         let mut capabilities = loaded.capabilities();
-        add_findings(&mut capabilities, &settings, started);
+        add_findings(&mut capabilities, &settings, started, clock_bound);
         Ok((capabilities, Box::new(recording)))
     }
 
@@ -169,14 +175,24 @@ impl Collector for PmSampling {
 }
 
 /// Adds the sampled and the failed devices to the capabilities.
-fn add_findings(capabilities: &mut Capabilities, settings: &PmSettings, started: StartOutcome) {
-    let about = json!({
+fn add_findings(
+    capabilities: &mut Capabilities,
+    settings: &PmSettings,
+    started: StartOutcome,
+    clock_bound: Option<u64>,
+) {
+    let mut about = json!({
         "metrics": settings.metrics,
         "interval_ns": settings.interval_ns,
         "devices": started.sampled,
-        "clock_bound_ns": CLOCK_BOUND_NS,
         "clocks": "sampling may lock the clocks of a GPU",
     });
+    match clock_bound {
+        Some(bound) => about["clock_bound_ns"] = bound.into(),
+        None => {
+            capabilities.notes.push("cuptiGetTimestamp failed: the clock of the samples is not measured".to_owned())
+        }
+    }
     capabilities.metadata.push(("pm_sampling".to_owned(), about.to_string()));
     capabilities.is_incomplete = !started.failed.is_empty();
     let failed = started.failed.iter().map(|(number, reason)| format!("GPU {number} is not sampled: {reason}"));

@@ -42,6 +42,8 @@ pub(super) struct SamplingPlan {
     pub(super) settings: PmSettings,
     pub(super) devices: Vec<DeviceDescription>,
     pub(super) sink: RecordSink,
+    /// The bound of the clock's error; `None` if the clock cannot be read.
+    pub(super) clock_bound: Option<u64>,
 }
 
 /// The outcome of a start: the numbers of the sampled devices, and the reasons for the others.
@@ -244,7 +246,7 @@ impl SamplingThread {
         call: impl FnOnce(&mut DeviceSampling, &RecordSink) -> Result<R, String>,
     ) -> Option<R> {
         let sink = &self.plan.sink;
-        sink.clock_error(CLOCK_BOUND_NS);
+        self.plan.clock_bound.into_iter().for_each(|bound| sink.clock_error(bound));
         let device = self.devices.get_mut(index)?;
         match call(device, sink) {
             Ok(result) => Some(result),
