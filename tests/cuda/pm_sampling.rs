@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 use support::cuda::Stream;
 use support::gpu::{Machine, PATIENCE, events, in_child, machine};
-use support::{File, nanos, record_with};
+use support::{File, layer, nanos, record_with};
 use support::{cuda, gpu};
+use tracing::subscriber;
 use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
 use tracing_kineto::integration::{Options, PmSampling, Selection, Unavailable, Why};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
+use tracing_subscriber::layer::SubscriberExt;
 
 const CYCLES: &str = "sm__cycles_active.avg";
 const THROUGHPUT: &str = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
@@ -137,6 +139,61 @@ fn builder_selects_metrics_devices_and_interval() {
     let report = file.collector_report("cupti_pm");
     assert!(report.clock_error_ns >= 2400 && report.records >= 100, "{report:?}");
     check_released(2);
+}
+
+#[test]
+fn clock_that_cannot_be_read_has_no_bound() {
+    let _machine = machine("cupti=13.5");
+    let file = recorded(|builder| gpu::all(builder).pm_sampling([CYCLES]));
+    assert!(events(&file, "C", "hardware_counters").len() >= 100);
+    let about = file.json["pm_sampling"].as_object().unwrap();
+    assert!(!about.contains_key("clock_bound_ns"), "{about:?}");
+    let report = file.collector_report("cupti_pm");
+    let notes = &report.state.as_ref().unwrap().notes;
+    assert!(notes.iter().any(|note| note.starts_with("cuptiGetTimestamp failed")), "{report:?}");
+}
+
+/// Returns the summary of the only GPU.
+fn summary(file: &File) -> String {
+    let notes = file.collector_report("cupti_pm").notes;
+    notes.into_iter().find(|note| note.starts_with("GPU 0: ") && note.contains(" samples")).unwrap()
+}
+
+#[test]
+fn counts_of_a_prepared_recording_begin_with_it() {
+    let _machine = machine("pm_overflow=2");
+    let (layer, guard) =
+        layer(|builder| builder.pm_sampling([CYCLES]).record_from_start(false).flush_timeout(PATIENCE));
+    let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let profiler = guard.profiler();
+        let prepared = profiler.prepare().unwrap();
+        std::thread::sleep(TIME);
+        prepared.start().unwrap();
+        std::thread::sleep(TIME);
+        File::of(profiler.stop().unwrap())
+    });
+    let count = summary(&file).split(' ').nth(2).unwrap().parse::<usize>().unwrap();
+    assert!(count >= 100 && !summary(&file).contains("restarts"), "{}", summary(&file));
+    assert_eq!(file.lost(Loss::VendorDropped), 0, "{}", summary(&file));
+}
+
+#[test]
+fn samples_of_a_pause_are_no_losses() {
+    let _machine = machine("");
+    let (layer, guard) = layer(|builder| builder.pm_sampling([CYCLES]).flush_timeout(PATIENCE));
+    let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let profiler = guard.profiler();
+        std::thread::sleep(TIME);
+        profiler.pause().unwrap();
+        std::thread::sleep(TIME);
+        profiler.resume().unwrap();
+        std::thread::sleep(TIME);
+        File::of(guard.finish().unwrap())
+    });
+    let rows = events(&file, "C", "hardware_counters").len();
+    assert!(rows >= 200, "{rows}");
+    let delivered = format!("GPU 0: {rows} samples");
+    assert_eq!(summary(&file), delivered);
 }
 
 #[test]
@@ -390,6 +447,8 @@ fn child_that_forks() {
     let trial = Trial::start(&sampler, &selection(&[CYCLES, THROUGHPUT], &[])).unwrap();
     let status = gpu::fork(|| {
         let reason = refusal(&selection(&[CYCLES], &[]));
+        assert!(reason.message().contains("fork"), "{reason}");
+        let reason = sampler.describe_metrics(&[]).unwrap_err();
         assert!(reason.message().contains("fork"), "{reason}");
         true
     });

@@ -4,7 +4,7 @@ use super::super::profiler::ffi::{CallFailure, MetricNames, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
 use super::super::profiler::lease::ProfilerLease;
 use super::device::check_support;
-use super::{PmLibrary, PmSampling, select_devices};
+use super::{PmLibrary, PmSampling, check_owner, select_devices};
 use crate::collector::{DeviceDescription, Unavailable};
 use std::ffi::CString;
 
@@ -44,6 +44,7 @@ impl PmSampling {
     /// Why no GPU can be queried, for example because there is no driver.
     pub fn describe_metrics(&self, names: &[String]) -> Result<Vec<GpuMetrics>, Unavailable> {
         let library = self.load()?;
+        check_owner()?;
         let devices = select_devices(library.cupti.driver.devices(), &[])?;
         let mut lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
         lease.initialize(library.profiler).map_err(|failed| library.helper.explain(failed.to_unavailable()))?;
