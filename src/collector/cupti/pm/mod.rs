@@ -187,11 +187,9 @@ fn add_findings(
         "devices": started.sampled,
         "clocks": "sampling may lock the clocks of a GPU",
     });
-    match clock_bound {
-        Some(bound) => about["clock_bound_ns"] = bound.into(),
-        None => {
-            capabilities.notes.push("cuptiGetTimestamp failed: the clock of the samples is not measured".to_owned())
-        }
+    match (clock_bound, about.as_object_mut()) {
+        (Some(bound), Some(about)) => _ = about.insert("clock_bound_ns".to_owned(), bound.into()),
+        _ => capabilities.notes.push("cuptiGetTimestamp failed: the clock of the samples is not measured".to_owned()),
     }
     capabilities.metadata.push(("pm_sampling".to_owned(), about.to_string()));
     capabilities.is_incomplete = !started.failed.is_empty();
