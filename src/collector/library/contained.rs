@@ -77,10 +77,22 @@ pub(in crate::collector) fn call_on_thread<R: Send + 'static>(
     patience: Duration,
     call: impl FnOnce() -> R + Send + 'static,
 ) -> Option<R> {
+    try_call_on_thread(name, patience, call).ok().flatten()
+}
+
+/// Does the same as [`call_on_thread`].
+///
+/// # Errors
+/// The operating system refuses a thread.
+pub(in crate::collector) fn try_call_on_thread<R: Send + 'static>(
+    name: &str,
+    patience: Duration,
+    call: impl FnOnce() -> R + Send + 'static,
+) -> std::io::Result<Option<R>> {
     let (done, answer) = mpsc::channel();
     let work = move || _ = done.send(call());
-    thread::Builder::new().name(format!("kineto-{name}")).spawn(work).ok()?;
-    answer.recv_timeout(patience).ok()
+    thread::Builder::new().name(format!("kineto-{name}")).spawn(work)?;
+    Ok(answer.recv_timeout(patience).ok())
 }
 
 /// Runs a callback, which must not unwind into foreign code; returns the default after a panic.

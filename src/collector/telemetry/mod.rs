@@ -10,7 +10,7 @@ mod sampler;
 pub(super) use metric::{DeviceMetric, LAYOUTS, ReadError};
 
 use super::library::Attempt;
-use super::library::contained::call_on_thread;
+use super::library::contained::{catch_panic, try_call_on_thread};
 use super::library::lazy::LazyLibrary;
 use super::library::lease::{ExclusiveLease, OwningProcess};
 use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why};
@@ -19,8 +19,7 @@ use sampler::{SampledDevice, TelemetryRecording};
 use serde_json::Value;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// A vendor's library that tells the state of its devices. It is opened once, and never closed.
@@ -34,7 +33,7 @@ pub(super) trait ManagementLibrary: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// A device as the library knows it, with the earlier readings that differences need.
     type Device: fmt::Debug + Send + 'static;
-    /// What the library needs of the vendor's other collectors.
+    /// The inputs of the library that the vendor's other collectors have.
     type Context: fmt::Debug + Clone + Send + Sync + 'static;
 
     /// Returns the process-wide state.
@@ -43,7 +42,7 @@ pub(super) trait ManagementLibrary: fmt::Debug + Send + Sync + Sized + 'static {
     /// Opens the library, if the vendor's driver is present.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing file, function or device.
     fn open(context: &Self::Context, options: &Options, attempts: &mut Vec<Attempt>) -> Result<Self, Unavailable>;
 
     /// Returns the file that it was opened from, and its version.
@@ -83,16 +82,46 @@ impl TelemetryState {
 pub(super) struct Telemetry<L: ManagementLibrary> {
     context: L::Context,
     loaded: LazyLibrary<Arc<L>>,
-    /// Whether a thread is in a call that took too long, so that no other one is to try.
-    is_stuck: Arc<AtomicBool>,
+    calls: LibraryCalls,
 }
 
-/// Tells on drop that a call has ended, also if it panics.
-struct CallEnd(Arc<AtomicBool>);
+/// Calls a library on other threads, one at a time, since it may hang.
+#[derive(Debug, Default)]
+struct LibraryCalls {
+    /// Locked during a call, so that other callers wait. The thread of the last call owns the token until the call ends.
+    token: Mutex<Weak<()>>,
+}
 
-impl Drop for CallEnd {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+impl LibraryCalls {
+    /// Calls a library.
+    ///
+    /// # Errors
+    /// This call or an earlier one did not return in time, the call panicked, or the operating system refuses a thread.
+    fn call<R: Send + 'static>(
+        &self,
+        [collector, library]: [&'static str; 2],
+        patience: Duration,
+        call: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, Unavailable> {
+        let hung = || {
+            let message = format!("{library} did not return from a call within {} s", patience.as_secs());
+            Unavailable::new(Why::Failed, message, "restart the program; if that does not help, check the driver")
+        };
+        let mut last = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        // A second thread would hang as well.
+        if last.upgrade().is_some() {
+            return Err(hung());
+        }
+        let token = Arc::new(());
+        *last = Arc::downgrade(&token);
+        let call = move || {
+            let _token = token;
+            catch_panic(library, call)
+        };
+        match try_call_on_thread(collector, patience, call) {
+            Ok(called) => called.unwrap_or_else(|| Err(hung())),
+            Err(error) => Err(Unavailable::no_thread(&error)),
+        }
     }
 }
 
@@ -109,12 +138,12 @@ const HIGHEST: u32 = 10;
 /// How long a library may take to initialise, or to find its devices.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Returns the samples a second that are asked for; 0 if none are.
+/// Returns the requested samples a second, or 0.
 fn requested_rate(options: &Options) -> i64 {
     options.number(RATE).unwrap_or(0).max(0)
 }
 
-/// Returns the samples a second, and a note if that is not what was asked for.
+/// Returns the samples a second, and a note if the requested rate is another one.
 fn effective_rate(options: &Options) -> (u32, Option<String>) {
     let requested = requested_rate(options);
     let rate = u32::try_from(requested).unwrap_or(u32::MAX).clamp(1, HIGHEST);
@@ -126,7 +155,7 @@ fn effective_rate(options: &Options) -> (u32, Option<String>) {
 impl<L: ManagementLibrary> Telemetry<L> {
     /// Makes a collector that finds the library by these options. Opens nothing yet.
     pub(super) fn new(context: L::Context, options: &Options) -> Telemetry<L> {
-        Telemetry { context, loaded: LazyLibrary::new(options.clone()), is_stuck: Arc::default() }
+        Telemetry { context, loaded: LazyLibrary::new(options.clone()), calls: LibraryCalls::default() }
     }
 
     /// Opens the library, searching again until it is found.
@@ -150,19 +179,7 @@ impl<L: ManagementLibrary> Telemetry<L> {
 
     /// Calls the library on another thread, since it may hang.
     fn call<R: Send + 'static>(&self, call: impl FnOnce() -> R + Send + 'static) -> Result<R, Unavailable> {
-        let hung = || {
-            let message = format!("{} did not return from a call within {} s", L::LIBRARY, PATIENCE.as_secs());
-            Unavailable::new(Why::Failed, message, "restart the program; if that does not help, check the driver")
-        };
-        if self.is_stuck.swap(true, Ordering::Acquire) {
-            return Err(hung());
-        }
-        let end = CallEnd(self.is_stuck.clone());
-        let call = move || {
-            let _end = end;
-            call()
-        };
-        call_on_thread(L::NAME, PATIENCE, call).ok_or_else(hung)
+        self.calls.call([L::NAME, L::LIBRARY], PATIENCE, call)
     }
 
     /// Finds the devices, and the reasons why others are not sampled.
@@ -270,6 +287,45 @@ impl<L: ManagementLibrary> Collector for Telemetry<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NAMES: [&str; 2] = ["test", "libtest"];
+
+    #[test]
+    fn calls_wait_for_each_other() {
+        let calls = LibraryCalls::default();
+        let barrier = std::sync::Barrier::new(4);
+        let call = || {
+            barrier.wait();
+            calls.call(NAMES, Duration::from_secs(60), || std::thread::sleep(Duration::from_millis(20)))
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(call)).collect();
+            assert!(threads.into_iter().all(|thread| thread.join().unwrap().is_ok()));
+        });
+    }
+
+    #[test]
+    fn hung_call_refuses_others_until_it_returns() {
+        let calls = LibraryCalls::default();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let hung = calls.call(NAMES, Duration::ZERO, move || _ = released.recv()).unwrap_err();
+        let refused = calls.call(NAMES, Duration::from_secs(60), || ()).unwrap_err();
+        for reason in [hung, refused] {
+            assert!(reason.message().starts_with("libtest did not return from a call"), "{reason}");
+        }
+        drop(release);
+        while calls.call(NAMES, Duration::from_secs(60), || ()).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn panic_in_a_call_is_no_hang() {
+        let calls = LibraryCalls::default();
+        let reason = calls.call(NAMES, Duration::from_secs(60), || panic!("planted")).unwrap_err();
+        assert_eq!(reason.message(), "it panicked in `libtest`: planted");
+        assert!(calls.call(NAMES, Duration::from_secs(60), || ()).is_ok());
+    }
 
     #[test]
     fn rate_is_clamped_with_a_note() {
