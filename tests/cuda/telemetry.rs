@@ -130,6 +130,16 @@ fn nothing_is_sampled_by_default() {
 }
 
 #[test]
+fn failing_power_is_not_mixed_with_its_mean() {
+    let _machine = machine("devices=1");
+    let _nvml = nvml("flaky_power=999");
+    let file = record_samples("0:reasons");
+    let power = &telemetry(&file)[&("GPU 0 Counters".to_owned(), "Power (W)".to_owned())];
+    assert!(power.iter().all(|(_, watts)| *watts < 200.0), "{power:?}");
+    assert_eq!(notes_with(&file, "GPU 0 has no Power (W): the library returned 999"), 1, "{:?}", report(&file).notes);
+}
+
+#[test]
 fn missing_values_are_left_out_and_noted_once() {
     let _machine = machine("");
     for (settings, row, why) in [

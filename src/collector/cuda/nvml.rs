@@ -1,6 +1,6 @@
 //! NVML, NVIDIA's management library, which tells the state of GPUs without a CUDA context.
 //!
-//! A GPU's index in NVML is another than in CUDA, which `CUDA_VISIBLE_DEVICES` renumbers. So GPUs are found by UUID, or by
+//! NVML and CUDA number GPUs differently: `CUDA_VISIBLE_DEVICES` renumbers those of CUDA. So GPUs are found by UUID, or by
 //! their place on the PCI bus: a MIG instance has the UUID of a part, and the values are those of the whole GPU. Two
 //! functions are never called, since they block: the PCIe throughput for 20 ms, the total energy for 2.4 ms.
 #![allow(unsafe_code, reason = "the library is foreign code")]
@@ -167,9 +167,9 @@ impl Nvml {
         let NvmlHandle(handle) = device.handle;
         if !device.lacks_instant_power {
             match self.instant_power(handle) {
-                // Older drivers do not know the field.
-                Err(_) => device.lacks_instant_power = true,
-                Ok(power) => return Ok(power),
+                // Older drivers do not know the field. After other errors, the mean of a second would mix two values in a row.
+                Err(ReadError::Unsupported) => device.lacks_instant_power = true,
+                result => return result,
             }
         }
         // SAFETY: the library returned the handle; the place is valid.

@@ -24,6 +24,8 @@ sim_core::options! {
     memory_error: i32 = 0;
     /// Whether the driver knows no fields: no instant power.
     no_fields: bool = false;
+    /// The result of each second reading of the instant power.
+    flaky_power: i32 = 0;
     /// Whether GPUs are found by their places on the bus alone.
     no_uuid: bool = false;
     /// Whether readings of power do not return before `simConfigure`.
@@ -57,6 +59,7 @@ static PLANTED: Planted<9> = Planted::new([
     ("reasons", 0, 0, 0),
 ]);
 
+static FIELD_READINGS: AtomicU64 = AtomicU64::new(0);
 static INITS: AtomicU64 = AtomicU64::new(0);
 static HANGS: AtomicU64 = AtomicU64::new(0);
 
@@ -188,6 +191,11 @@ pub extern "C" fn nvmlDeviceGetFieldValues(handle: usize, count: i32, fields: *m
     }
     // SAFETY: the caller passes one field.
     let field = unsafe { &mut *fields };
+    let is_second = FIELD_READINGS.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+    if is_second && options().flaky_power != SUCCESS {
+        field.code = options().flaky_power;
+        return SUCCESS;
+    }
     let value = if options().no_fields || field.id != 186 { Err(NOT_SUPPORTED) } else { read(handle, "instant_power") };
     (field.kind, field.code, field.value) = (1, value.err().unwrap_or(SUCCESS), value.unwrap_or(0));
     SUCCESS
