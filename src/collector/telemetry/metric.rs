@@ -32,7 +32,7 @@ pub(in crate::collector) enum ReadError {
     Unsupported,
     /// The process lacks the permission.
     Forbidden,
-    /// It is a difference, and there is no earlier reading, or none from another time.
+    /// The library does not know it now, or it is a difference that lacks an earlier reading.
     Pending,
     /// The result of the library's function.
     Failed(i64),

@@ -231,8 +231,8 @@ impl Sysman {
     /// Returns MHz.
     fn clock(state: &Properties) -> Result<i64, ReadError> {
         let mhz = f64::from_bits(state.u64_at(ACTUAL_MHZ));
-        // A negative value means that it is not known.
-        if mhz >= 0.0 { Ok(round(mhz)) } else { Err(ReadError::Unsupported) }
+        // A negative value means that it is not known now.
+        if mhz >= 0.0 { Ok(round(mhz)) } else { Err(ReadError::Pending) }
     }
 
     /// Returns bytes.
