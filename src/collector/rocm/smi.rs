@@ -1,6 +1,6 @@
 //! ROCm SMI, AMD's management library of ROCm 5 to 7, which tells the state of GPUs.
 //!
-//! Its indices are others than those of HIP and rocprofiler-sdk, so GPUs are found by their places on the PCI bus. Only
+//! It numbers GPUs differently from HIP and rocprofiler-sdk, so GPUs are found by their places on the PCI bus. Only
 //! functions whose types have not changed are called, and one struct whose change is known. The reasons for lower clocks are
 //! in a struct that differs in each version, so they are not read.
 #![allow(unsafe_code, reason = "the library is foreign code")]

@@ -131,7 +131,7 @@ pub(super) struct TelemetryRecording {
     sink: RecordSink,
 }
 
-/// What the recording tells its thread, and the reverse.
+/// The commands of the recording to its thread, and the answers.
 #[derive(Debug, Default)]
 struct SamplerControl {
     state: Mutex<SamplerState>,

@@ -54,7 +54,7 @@ pub(super) struct DecodeOutcome {
     pub(super) overflowed: bool,
 }
 
-/// What a sampler is to do.
+/// The configuration of a sampler.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SamplerConfig<'c> {
     /// The configuration image. CUPTI reads it until the sampler is disabled.
