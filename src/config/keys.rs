@@ -428,6 +428,9 @@ impl Key {
             | Key::NvtxRanges
             | Key::TeardownCupti
             | Key::CuptiPath
+            | Key::ProfilerMetrics
+            | Key::ProfilerPerKernel
+            | Key::ProfilerMaxRanges
             | Key::PmSamplingMetrics
             | Key::PmSamplingDevice
             | Key::PmSamplingInterval

@@ -2,8 +2,8 @@
 
 use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
+use super::super::profiler::levels;
 use super::super::profiler::shapes::PM_SAMPLE;
-use super::super::profiler::support;
 use super::ffi::{PmApi, SamplerConfig, SamplerHandle};
 use super::settings::PmSettings;
 use crate::buffer::Loss;
@@ -411,7 +411,7 @@ const TIMER_SINCE: i64 = 86;
 
 /// Checks that a device can sample; returns ten times its compute capability.
 pub(super) fn check_support(profiler: &ProfilerApi, device: &DeviceDescription) -> Result<i64, Unavailable> {
-    let capability = support::compute_capability(device);
+    let capability = levels::compute_capability(device);
     if capability < SAMPLES_SINCE {
         let message = format!(
             "its compute capability is {}.{}, and PM sampling needs 7.5 (Turing)",
@@ -420,7 +420,7 @@ pub(super) fn check_support(profiler: &ProfilerApi, device: &DeviceDescription) 
         );
         return Err(Unavailable::new(Why::Unsupported, message, "sample a newer GPU"));
     }
-    support::check_levels(profiler, ProfilerKind::PmSampling, device).map(|()| capability)
+    levels::check_levels(profiler, ProfilerKind::PmSampling, device).map(|()| capability)
 }
 
 /// Returns the reason that metrics take several passes, of which PM sampling has one.

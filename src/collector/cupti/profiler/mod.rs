@@ -3,8 +3,8 @@
 
 pub(super) mod host;
 pub(super) mod lease;
+pub(super) mod levels;
 pub(super) mod shapes;
-pub(super) mod support;
 
 pub(super) use super::profiler_ffi as ffi;
 

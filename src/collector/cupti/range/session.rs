@@ -2,7 +2,7 @@
 
 use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
-use super::super::profiler::support;
+use super::super::profiler::levels;
 use super::ffi::{RangeApi, RangeHandle};
 use crate::collector::cuda::Driver;
 use crate::collector::{DeviceDescription, Unavailable};
@@ -71,7 +71,7 @@ impl DeviceMetrics {
         metrics: &[String],
     ) -> Result<DeviceMetrics, Unavailable> {
         const KIND: ProfilerKind = ProfilerKind::Ranges;
-        support::check_levels(api, KIND, device)?;
+        levels::check_levels(api, KIND, device)?;
         let index = usize::try_from(device.id).unwrap_or(0);
         let chip = api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
         let host = HostObject::new(api, KIND, &chip, None).map_err(CallFailure::to_unavailable)?;
