@@ -151,7 +151,7 @@ impl Collector for PmSampling {
         let devices = select_devices(loaded.cupti.driver.devices(), &settings.devices)?;
         let lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
         let (cupti, version) = (loaded.cupti.interfaces.api, loaded.cupti.interfaces.version);
-        // Next to a shared subscriber, CUPTI 13.3 and later refuse to read the clock.
+        // Next to a shared subscriber, cuptiGetTimestamp fails.
         let clock_bound = cupti.timestamp().map(|_| CLOCK_BOUND_NS);
         let plan = SamplingPlan {
             cupti,
