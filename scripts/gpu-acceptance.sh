@@ -23,7 +23,7 @@ bash "$root/scripts/gpu-pack.sh" "$pack"
 # This call measures anew, whatever an earlier one has found.
 rm -rf "$pack/results"
 bash "$pack/run.sh" --minutes 60 --total 60 --skip 'memory-*' "$@" || failed=1
-cat "$pack/results/summary.txt"
+cat "$pack/results/summary.txt" || failed=1
 
 if [[ -f $pack/results/checks-found.pt.trace.json.gz ]]; then
   mkdir -p "$(dirname "$trace")"

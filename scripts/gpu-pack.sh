@@ -51,7 +51,10 @@ if [[ $cupti =~ ^[0-9]+(\.[0-9]+)+$ ]]; then
 fi
 [[ -z $cupti || -f $cupti ]] || fail "no such library: $cupti"
 [[ -z $cupti ]] || cupti=$(realpath --no-symlinks "$cupti")
+[[ -z $cupti || ${cupti##*/} = libcupti.so.* ]] || fail "$cupti must be named libcupti.so.VERSION, as programs load it"
 mkdir -p "$folder"
+# Files of a pack are replaced, but nothing else.
+[[ -f $folder/pack.sha256 || -z $(ls -A "$folder") ]] || fail "$folder is neither empty nor an earlier pack"
 folder=$(cd "$folder" && pwd)
 
 cd "$root"

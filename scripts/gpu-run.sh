@@ -185,10 +185,12 @@ run_empty() {
 
 # One round of all ways and configurations: later rounds show how much the machine varies.
 run_overhead() {
-  local way name
+  local way name figures
   (require_cupti) || return 1
   for way in none idle spans; do
-    echo "MEASURE $way $("$example" --measure "$way")"
+    # Not inside of `echo`, which would hide a failure.
+    figures=$("$example" --measure "$way")
+    echo "MEASURE $way $figures"
   done
   for name in found packed all-fields exclusive; do
     (
@@ -262,7 +264,8 @@ run_part() {
     KINETO_CUPTI_PATH=$(find_in_python libcupti)
     [[ -n $KINETO_CUPTI_PATH ]] || { echo "FAIL  python3 has no libcupti: pip install nvidia-cuda-cupti"; exit 1; }
   fi
-  export TMPDIR=$work
+  # The driver's and torch's caches would otherwise be in the home folder.
+  export TMPDIR=$work CUDA_CACHE_PATH=$work/cuda-cache XDG_CACHE_HOME=$work/cache
   cd "$work"
   case $part in
   machine | spill | stall | injection | counters | torch) "run_$part" ;;

@@ -147,7 +147,7 @@ impl KinetoLayerBuilder {
     ///
     /// CUPTI runs each kernel once for each pass that the metrics take, so launches wait for their kernels. Kernels, copies
     /// and waits have no records of their own meanwhile, since their times would not be the program's. Takes libcupti 12.6
-    /// or newer and usually privileges, and excludes [`pm_sampling`](Self::pm_sampling).
+    /// or newer and usually privileges, and excludes [`pm_sampling`](Self::pm_sampling). Not tried on a real GPU yet.
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn kernel_metrics<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {

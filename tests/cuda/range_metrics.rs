@@ -1,7 +1,9 @@
 //! Metrics of single kernels on the simulated devices: planted values come back, and each fault has its reason.
 
 use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 use support::cuda::{self, Cuda, Stream};
 use support::gpu::{PATIENCE, calls, correlation, events, kernels, machine, name, report};
 use support::{File, nanos, record_with};
@@ -155,7 +157,36 @@ fn limit_leaves_later_launches_unmeasured() {
     );
     assert_eq!(ranges(&file).len(), 3);
     let notes = report(&file).notes;
-    assert!(notes.contains(&"2 launches were not measured; CUPTI_PROFILER_MAX_RANGES is 3".to_owned()), "{notes:?}");
+    assert!(notes.contains(&"2 launches were not measured: CUPTI_PROFILER_MAX_RANGES is 3".to_owned()), "{notes:?}");
+}
+
+#[test]
+fn stop_during_launches_releases_all_counters() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    let cupti = Cupti::new(&Options::default());
+    let is_over = AtomicBool::new(false);
+    for _ in 0..5 {
+        let trial = Trial::start(&cupti, &selection(&[CYCLES])).unwrap();
+        let measured = thread::scope(|scope| {
+            let launch = || {
+                machine.set_current(machine.context(0));
+                while !is_over.load(Ordering::Relaxed) {
+                    machine.launch(kernel, 1, Stream::NULL);
+                }
+            };
+            (0..3).for_each(|_| drop(scope.spawn(launch)));
+            thread::sleep(Duration::from_millis(20));
+            let found = trial.stop(PATIENCE);
+            is_over.store(true, Ordering::Relaxed);
+            found.of(ActivityType::CudaProfilerRange).count()
+        });
+        is_over.store(false, Ordering::Relaxed);
+        assert!(measured > 0);
+        let count = cuda::count;
+        assert_eq!(count("range_enables"), count("range_disables"));
+        assert_eq!(count("profiler_inits"), count("profiler_deinits"));
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Callbacks of CUPTI, which run on any thread, inside any CUDA call of the program. They do not block, call CUDA, or
-//! panic. Enabling activity kinds in a callback is allowed: NVIDIA's own tools do it.
+//! Callbacks of CUPTI, which run on any thread, inside any CUDA call of the program. They do not panic, block, or
+//! call CUDA, except where kernels are measured ([`range`](super::range)): then a launch waits for its turn. Enabling
+//! activity kinds in a callback is allowed: NVIDIA's own tools do it.
 #![allow(unsafe_code, reason = "foreign code calls these functions with pointers")]
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
-use super::range::WatchedCall;
+use super::range::{self, BegunCall, EndedLaunch};
 use super::shared::{BufferInfo, each_layout};
 use crate::collector::library::contained::in_callback;
 use std::ffi::{CStr, c_char, c_void};
@@ -85,22 +86,26 @@ struct CallData {
     correlation: u32,
 }
 
-/// Passes a call to what measures kernels.
-fn measure_call(domain: u32, function: u32, data: *const c_void) {
+/// Passes a call that begins to the measuring of kernels.
+fn measure_begun_call(function: (u32, u32), data: *const c_void) {
+    // SAFETY: in these domains the data has this layout in all versions.
+    let context = unsafe { (*data.cast::<CallData>()).context }.addr();
+    in_callback(|| HUB.measure_begun_call(&BegunCall { function, context }));
+}
+
+/// Ends the launch that the calling thread is in.
+fn end_launch(data: *const c_void) {
     // SAFETY: in these domains the data has this layout in all versions.
     let data = unsafe { &*data.cast::<CallData>() };
-    let returns = data.site == EXIT;
     // SAFETY: when a call returns, this is null or the address of its result.
-    let failed = returns && !data.result.is_null() && unsafe { data.result.read() } != 0;
+    let failed = !data.result.is_null() && unsafe { data.result.read() } != 0;
     let kernel = if data.symbol.is_null() {
         String::new()
     } else {
-        // SAFETY: the name of a launch's kernel is a C string that lives as long as the kernel.
+        // SAFETY: of a launch, this is the kernel's name, a C string that lives as long as the kernel.
         unsafe { CStr::from_ptr(data.symbol) }.to_string_lossy().into_owned()
     };
-    let (context, correlation) = (data.context.addr(), data.correlation);
-    let call = WatchedCall { domain, function, returns, failed, context, correlation, kernel: &kernel };
-    in_callback(|| HUB.measure_call(&call));
+    in_callback(|| range::end_launch(&EndedLaunch { failed, correlation: data.correlation, kernel: &kernel }));
 }
 
 /// The first field of the data when a call returns.
@@ -120,8 +125,13 @@ pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function:
     if site != EXIT && domain == DRIVER && HUB.is_unload_function(function) {
         in_callback(|| HUB.before_unload());
     }
-    if HUB.has_ranges() {
-        measure_call(domain, function, data);
+    if site == EXIT {
+        // Also after the recording, since CUPTI replays kernels until then.
+        if range::is_in_launch((domain, function)) {
+            end_launch(data);
+        }
+    } else if HUB.measures_kernels() {
+        measure_begun_call((domain, function), data);
     }
     // A range begins when its first call returns, and ends when its last call begins.
     let mark = MARKS.iter().find(|mark| (mark.domain, mark.function) == (domain, function));

@@ -1,7 +1,7 @@
 //! Process-wide state of CUPTI's callbacks, which have no user data: the buffers and the current recording.
 
 use super::callbacks::UNLOADS;
-use super::range::{RangeMetrics, WatchedCall};
+use super::range::{BegunCall, RangeMetrics};
 use super::selected_fields::StatedLayouts;
 use crate::collector::CaptureRange;
 use crate::collector::buffered::commands::ReaderCommands;
@@ -19,8 +19,8 @@ pub(super) static HUB: Hub = Hub {
     detaches: AtomicBool::new(false),
     range: Mutex::new(None),
     commands: Mutex::new(None),
-    has_ranges: AtomicBool::new(false),
-    ranges: Mutex::new(None),
+    measures_kernels: AtomicBool::new(false),
+    kernel_metrics: Mutex::new(None),
     unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
     layouts: StatedLayouts::new(),
 };
@@ -38,9 +38,9 @@ pub(super) struct Hub {
     range: Mutex<Option<CaptureRange>>,
     /// The thread that reads records.
     commands: Mutex<Option<Arc<ReaderCommands>>>,
-    /// Whether kernels are measured, and by what.
-    has_ranges: AtomicBool,
-    ranges: Mutex<Option<Arc<RangeMetrics>>>,
+    /// Whether kernels are measured.
+    measures_kernels: AtomicBool,
+    kernel_metrics: Mutex<Option<Arc<RangeMetrics>>>,
     /// The numbers of the driver's functions that unload kernels.
     unload_functions: [AtomicU32; UNLOADS.len()],
     /// The layouts of the records in the buffers.
@@ -76,26 +76,26 @@ impl Hub {
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;
     }
 
-    /// Sets what measures kernels.
-    pub(super) fn set_ranges(&self, ranges: Option<Arc<RangeMetrics>>) {
-        self.has_ranges.store(ranges.is_some(), Ordering::Release);
-        *self.ranges.lock().unwrap_or_else(PoisonError::into_inner) = ranges;
+    /// Sets the measuring of kernels.
+    pub(super) fn set_kernel_metrics(&self, metrics: Option<Arc<RangeMetrics>>) {
+        self.measures_kernels.store(metrics.is_some(), Ordering::Release);
+        *self.kernel_metrics.lock().unwrap_or_else(PoisonError::into_inner) = metrics;
     }
 
     /// Returns whether kernels are measured.
-    pub(super) fn has_ranges(&self) -> bool {
-        self.has_ranges.load(Ordering::Acquire)
+    pub(super) fn measures_kernels(&self) -> bool {
+        self.measures_kernels.load(Ordering::Acquire)
     }
 
-    /// Measures the kernel of a call.
-    pub(super) fn measure_call(&self, call: &WatchedCall<'_>) {
+    /// Measures the kernel of a call that begins.
+    pub(super) fn measure_begun_call(&self, call: &BegunCall) {
         if self.owner.is_inherited() {
             return;
         }
         // Launches of several threads may wait for each other.
-        let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(ranges) = ranges {
-            ranges.on_call(call);
+        let metrics = self.kernel_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(metrics) = metrics {
+            metrics.on_begun_call(call);
         }
     }
 
@@ -160,8 +160,8 @@ mod tests {
             detaches: AtomicBool::new(false),
             range: Mutex::new(None),
             commands: Mutex::new(None),
-            has_ranges: AtomicBool::new(false),
-            ranges: Mutex::new(None),
+            measures_kernels: AtomicBool::new(false),
+            kernel_metrics: Mutex::new(None),
             unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
             layouts: StatedLayouts::new(),
         };

@@ -30,7 +30,7 @@ impl Subscription {
 
     /// Measures kernels until the end.
     pub(super) fn set_ranges(&mut self, ranges: Arc<RangeMetrics>) {
-        HUB.set_ranges(Some(ranges.clone()));
+        HUB.set_kernel_metrics(Some(ranges.clone()));
         self.ranges = Some(ranges);
     }
 
@@ -53,7 +53,7 @@ impl Drop for Subscription {
             kinds.disable_all();
         }
         HUB.pool.close();
-        HUB.set_ranges(None);
+        HUB.set_kernel_metrics(None);
         self.finish_ranges();
         // Nothing returns the buffers of a subscriber that no longer exists.
         if self.subscriber.is_shared() && HUB.pool.has_buffers_out() {

@@ -4,6 +4,7 @@ use crate::child::{self, ChildResult};
 use crate::report;
 use crate::wheel::{self, Wheel};
 use serde_json::Value;
+use std::fs;
 use std::path::Path;
 use support::cuda;
 use support::harness::Test;
@@ -13,7 +14,7 @@ pub(crate) const TESTS: &[Test] = &[("loader::every_library_is_told_of_and_none_
 /// Returns the functions that `ffi.rs` resolves: required ones and optional ones.
 fn functions() -> (Vec<String>, Vec<String>) {
     let source = support::root().join("src/collector/cupti/ffi.rs");
-    let source = std::fs::read_to_string(source).unwrap();
+    let source = fs::read_to_string(source).unwrap();
     let (_, list) = source.split_once("\nfunctions! {").unwrap();
     let (required, optional) = list.split_once("optional {").unwrap();
     let (optional, _) = optional.split_once("\n}").unwrap();
@@ -36,11 +37,21 @@ fn diagnose(library: &Path, env: &[(&str, &str)]) -> (String, bool, String) {
     (reason, cupti["attempts"].as_array().is_some_and(|attempts| attempts.iter().any(is_opening)), end)
 }
 
+/// Returns the simulated driver without the function that the simulated libcupti needs of it.
+fn driver_without_export_table() -> Vec<u8> {
+    const NAMES: [&[u8; 16]; 2] = [b"cuGetExportTable", b"cuGetNothingElse"];
+    let mut bytes = fs::read(cuda::library("sim_cuda")).unwrap();
+    let places: Vec<_> = bytes.windows(16).enumerate().filter(|(_, name)| name == NAMES[0]).map(|(at, _)| at).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| bytes[at..at + 16].copy_from_slice(NAMES[1]));
+    bytes
+}
+
 fn each_library() {
     let (required, optional) = functions();
     assert!(required.len() >= 12 && optional.len() >= 5, "{required:?} {optional:?}");
     let stub = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(cuda::library("sim_cuda"), stub.path().join("libcuda.so.1")).unwrap();
+    fs::write(stub.path().join("libcuda.so.1"), driver_without_export_table()).unwrap();
     let path = ("LD_LIBRARY_PATH", stub.path().to_str().unwrap());
     let (stub, simulated) = ([path, ("SIM_CUDA", "driver=0")], [path, ("SIM_CUDA", "driver=13000")]);
     let mut rows = Vec::new();

@@ -51,7 +51,7 @@ pub enum ActivityType {
     MtiaCounters = 17,
     /// A call of the Glow runtime.
     GlowRuntime = 18,
-    /// Reserved; libkineto wrote it for CUPTI's former range profiler.
+    /// The metrics of a kernel, by CUPTI's range profiler.
     CudaProfilerRange = 19,
     /// An operation on a Habana device.
     HpuOp = 20,

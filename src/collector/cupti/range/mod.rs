@@ -1,6 +1,6 @@
 //! Range metrics: hardware counters of each kernel, by CUPTI's range profiler (CUPTI 12.6 and later).
 //!
-//! A callback at the begin of a launch makes CUPTI measure what the context launches, and one at its end reads the values.
+//! A callback at the start of a launch makes CUPTI measure what the context launches, and one at its end reads the values.
 //! In between CUPTI runs the kernel once for each pass that the metrics take, and restores memory before each: a launch
 //! waits for its kernel. Therefore nothing else of the device is recorded meanwhile; its times would not be the program's.
 
@@ -12,7 +12,7 @@ pub(super) use settings::RangeSettings;
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::profiler::ffi::{CallFailure, MetricNames, ProfilerApi};
-use super::profiler::lease::ProfilerLease;
+use super::profiler::lease::{OWNER, ProfilerLease};
 use super::profiler::shapes::KERNEL_RANGE;
 use super::profiler::{FIRST_VERSION, Helper};
 use super::start::Loaded;
@@ -26,8 +26,8 @@ use crate::collector::{Capabilities, DeviceWork, RecordSink, Selection, Unavaila
 use ffi::RangeApi;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use serde_json::json;
-use session::{ContextSession, DeviceMetrics, Missed};
-use std::cell::Cell;
+use session::{ContextSession, DeviceMetrics, MissReason};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,9 +60,10 @@ pub(super) struct RangeMetrics {
     functions: BTreeMap<(u32, u32), WatchedFunction>,
     sessions: Mutex<BTreeMap<usize, Arc<ContextSession>>>,
     is_over: AtomicBool,
-    /// Launches that were measured or are being measured, and those that were not.
+    /// Launches that were measured or are being measured, those that could not be, and those beyond the limit.
     begun: AtomicU64,
     missed: AtomicU64,
+    beyond_limit: AtomicU64,
     plan: RangePlan,
 }
 
@@ -74,32 +75,58 @@ enum WatchedFunction {
     ContextEnd,
 }
 
-/// A call that begins or returns.
+/// A call that begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WatchedCall<'c> {
-    pub(super) domain: u32,
-    pub(super) function: u32,
-    pub(super) returns: bool,
-    /// Whether it returns an error.
-    pub(super) failed: bool,
+pub(super) struct BegunCall {
+    /// Its domain and number.
+    pub(super) function: (u32, u32),
     /// The thread's current context; 0 for none.
     pub(super) context: usize,
+}
+
+/// A launch that returns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndedLaunch<'c> {
+    /// Whether it returns an error.
+    pub(super) failed: bool,
     pub(super) correlation: u32,
     /// The kernel's name; empty if it is not known.
     pub(super) kernel: &'c str,
 }
 
-/// A launch that a thread is in.
-#[derive(Clone, Copy, Debug)]
+/// A launch that a thread is in. The runtime's functions call the driver's: the outer call is the launch.
+#[derive(Debug)]
 struct CurrentLaunch {
     function: (u32, u32),
-    context: usize,
-    device: i32,
+    /// `None` if it is not measured.
+    measured: Option<MeasuredLaunch>,
+}
+
+/// A launch that is measured, until it returns: whatever ends meanwhile.
+#[derive(Debug)]
+struct MeasuredLaunch {
+    metrics: Arc<RangeMetrics>,
+    session: Arc<ContextSession>,
     start: u64,
 }
 
 thread_local! {
-    static LAUNCH: Cell<Option<CurrentLaunch>> = const { Cell::new(None) };
+    static LAUNCH: RefCell<Option<CurrentLaunch>> = const { RefCell::new(None) };
+}
+
+/// Returns whether the calling thread is in a launch by that function.
+pub(super) fn is_in_launch(function: (u32, u32)) -> bool {
+    let is_it =
+        |launch: &RefCell<Option<CurrentLaunch>>| launch.borrow().as_ref().is_some_and(|it| it.function == function);
+    LAUNCH.try_with(is_it).unwrap_or(false)
+}
+
+/// Ends the launch that the calling thread is in.
+pub(super) fn end_launch(call: &EndedLaunch<'_>) {
+    let launch = LAUNCH.try_with(|launch| launch.borrow_mut().take()).ok().flatten();
+    if let Some(measured) = launch.and_then(|launch| launch.measured) {
+        measured.metrics.clone().end_launch(call, &measured);
+    }
 }
 
 /// The functions to watch, without the endings by which CUPTI tells their variants apart.
@@ -149,6 +176,7 @@ impl RangePlan {
             return Err(Unavailable::new(Why::Unsupported, message, "start the recording after cuInit"));
         }
         let library = loaded.range_library()?;
+        OWNER.claim();
         let mut lease =
             ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's profiler of counters"))?;
         let explained = |reason| library.helper.explain(reason);
@@ -222,18 +250,18 @@ impl RangeMetrics {
             is_over: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             missed: AtomicU64::new(0),
+            beyond_limit: AtomicU64::new(0),
             plan,
         })
     }
 
-    /// Handles a call of the program.
-    pub(super) fn on_call(&self, call: &WatchedCall<'_>) {
-        match self.functions.get(&(call.domain, call.function)) {
-            Some(WatchedFunction::Launch) if call.returns => self.end_launch(call),
+    /// Handles a call of the program that begins.
+    pub(super) fn on_begun_call(self: &Arc<Self>, call: &BegunCall) {
+        match self.functions.get(&call.function) {
             Some(WatchedFunction::Launch) => self.begin_launch(call),
             // The next launch of a context that remains begins anew.
-            Some(WatchedFunction::ContextEnd) if !call.returns => self.close_sessions(),
-            _ => {}
+            Some(WatchedFunction::ContextEnd) => self.close_sessions(),
+            None => {}
         }
     }
 
@@ -241,56 +269,62 @@ impl RangeMetrics {
         self.subscriber.timestamp().unwrap_or_else(realtime_now)
     }
 
-    /// Begins to measure a launch. The runtime's functions call the driver's: the outer call is the launch.
-    fn begin_launch(&self, call: &WatchedCall<'_>) {
+    /// Begins to measure a launch, unless the thread is in one already.
+    fn begin_launch(self: &Arc<Self>, call: &BegunCall) {
         let now = self.now();
         let is_unwanted = self.is_over.load(Ordering::Acquire) || self.sink.is_waiting();
-        if is_unwanted || call.context == 0 || LAUNCH.get().is_some() || self.sink.pauses().covers(now, now) {
+        let is_nested = LAUNCH.try_with(|launch| launch.borrow().is_some()).unwrap_or(true);
+        if is_unwanted || call.context == 0 || is_nested || self.sink.pauses().covers(now, now) {
             return;
         }
+        let measured = self.measure_launch(call.context);
+        let launch = CurrentLaunch { function: call.function, measured };
+        let _ = LAUNCH.try_with(|current| *current.borrow_mut() = Some(launch));
+    }
+
+    /// Begins to measure a launch of a context; returns `None`, and counts, if that cannot be.
+    fn measure_launch(self: &Arc<Self>, context: usize) -> Option<MeasuredLaunch> {
         let most = self.plan.settings.max_ranges;
         if self.begun.fetch_add(1, Ordering::Relaxed) >= most && most != 0 {
-            self.missed.fetch_add(1, Ordering::Relaxed);
-            return;
+            self.beyond_limit.fetch_add(1, Ordering::Relaxed);
+            return None;
         }
-        match self.begin_in_context(call.context) {
-            Ok(device) => {
-                let function = (call.domain, call.function);
-                LAUNCH.set(Some(CurrentLaunch { function, context: call.context, device, start: self.now() }));
+        let missed = match self.begin_in_context(context) {
+            Ok(session) => return Some(MeasuredLaunch { metrics: self.clone(), session, start: self.now() }),
+            Err(missed) => missed,
+        };
+        self.begun.fetch_sub(1, Ordering::Relaxed);
+        match missed {
+            MissReason::Ended => return None,
+            MissReason::Failed(failed) => {
+                self.sink.note(format!("kernels of a context are not measured: {}", failed.to_unavailable()));
             }
-            Err(missed) => {
-                if let Missed::Failed(failed) = missed {
-                    self.sink.note(format!("kernels of a context are not measured: {}", failed.to_unavailable()));
-                }
-                self.count_missed();
-            }
+            MissReason::FailedBefore | MissReason::NoTurn => {}
         }
+        self.count_missed();
+        None
     }
 
-    /// Begins to measure a context; returns its device.
-    fn begin_in_context(&self, context: usize) -> Result<i32, Missed> {
+    /// Begins to measure a context.
+    fn begin_in_context(&self, context: usize) -> Result<Arc<ContextSession>, MissReason> {
         let RangePlan { api, settings, .. } = &self.plan;
-        let number = api.find_device(context).map_err(Missed::Failed)?.cast_signed();
-        let metrics = self.plan.device(number).ok_or(Missed::FailedBefore)?;
+        let number = api.find_device(context).map_err(MissReason::Failed)?.cast_signed();
+        let metrics = self.plan.device(number).ok_or(MissReason::FailedBefore)?;
         let session = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            // Checked under the lock: the end of the recording closes the sessions that exist then.
+            if self.is_over.load(Ordering::Acquire) {
+                return Err(MissReason::Ended);
+            }
             sessions.entry(context).or_insert_with(|| Arc::new(ContextSession::new(context, metrics.clone()))).clone()
         };
-        session.begin_launch(api, &MetricNames::new(&settings.metrics)).map(|()| number)
+        session.begin_launch(api, &MetricNames::new(&settings.metrics)).map(|()| session)
     }
 
-    fn end_launch(&self, call: &WatchedCall<'_>) {
-        let is_call = |launch: &CurrentLaunch| launch.function == (call.domain, call.function);
-        let Some(launch) = LAUNCH.get().filter(is_call) else { return };
-        LAUNCH.set(None);
+    fn end_launch(&self, call: &EndedLaunch<'_>, launch: &MeasuredLaunch) {
         let end = self.now();
-        let session = {
-            let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            sessions.get(&launch.context).cloned()
-        };
-        let Some(session) = session else { return };
-        match session.end_launch(&MetricNames::new(&self.plan.settings.metrics)) {
-            Ok(Some(values)) => self.add_row(call, &launch, end, &values),
+        match launch.session.end_launch(&MetricNames::new(&self.plan.settings.metrics)) {
+            Ok(Some(values)) => self.add_row(call, launch, end, &values),
             // A launch that failed, or that a graph has captured.
             Ok(None) if call.failed => {}
             Ok(None) => self.count_missed(),
@@ -308,7 +342,7 @@ impl RangeMetrics {
         self.sink.lost(Loss::VendorDropped, 1);
     }
 
-    fn add_row(&self, call: &WatchedCall<'_>, launch: &CurrentLaunch, end: u64, values: &[f64]) {
+    fn add_row(&self, call: &EndedLaunch<'_>, launch: &MeasuredLaunch, end: u64, values: &[f64]) {
         self.sink.record(|batch| {
             let mut words = vec![0];
             for (metric, value) in self.plan.settings.metrics.iter().zip(values) {
@@ -324,7 +358,7 @@ impl RangeMetrics {
             batch.work(&DeviceWork {
                 kind: ActivityType::CudaProfilerRange,
                 name,
-                device: launch.device,
+                device: launch.session.metrics.device,
                 stream: 0,
                 start: launch.start,
                 end,
@@ -337,13 +371,7 @@ impl RangeMetrics {
 
     fn close_sessions(&self) {
         let sessions = std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner));
-        for session in sessions.into_values() {
-            if !session.close(self.driver) {
-                self.sink.note("a launch did not end, so its context keeps its counters");
-                // CUPTI still writes into its memory.
-                Box::leak(Box::new(session));
-            }
-        }
+        sessions.into_values().for_each(|session| session.close(self.driver));
     }
 
     /// Ends the measuring, and releases the counters of all contexts.
@@ -352,10 +380,13 @@ impl RangeMetrics {
             return;
         }
         self.close_sessions();
-        let missed = self.missed.load(Ordering::Relaxed);
-        if missed > 0 {
-            let most = self.plan.settings.max_ranges;
-            self.sink.note(format!("{missed} launches were not measured; CUPTI_PROFILER_MAX_RANGES is {most}"));
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        if count(&self.missed) > 0 {
+            self.sink.note(format!("{} launches could not be measured", count(&self.missed)));
+        }
+        if count(&self.beyond_limit) > 0 {
+            let (beyond, most) = (count(&self.beyond_limit), self.plan.settings.max_ranges);
+            self.sink.note(format!("{beyond} launches were not measured: CUPTI_PROFILER_MAX_RANGES is {most}"));
         }
     }
 }

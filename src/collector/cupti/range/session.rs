@@ -32,6 +32,8 @@ pub(super) struct ContextSession {
 #[derive(Debug, Default)]
 struct SessionState {
     is_measuring: bool,
+    /// No further launch is measured.
+    is_closed: bool,
     profiler: Option<ContextProfiler>,
     /// Why the context is not measured.
     failure: Option<CallFailure>,
@@ -47,7 +49,9 @@ struct ContextProfiler {
 
 /// Why a launch is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missed {
+pub(super) enum MissReason {
+    /// The recording, or the context, has ended.
+    Ended,
     /// Reported now.
     Failed(CallFailure),
     /// Reported by an earlier launch.
@@ -100,10 +104,13 @@ impl ContextSession {
     ///
     /// # Errors
     /// Why the launch is not measured.
-    pub(super) fn begin_launch(&self, api: &'static RangeApi, names: &MetricNames) -> Result<(), Missed> {
-        let mut state = self.wait_for_turn(TURN_LIMIT).ok_or(Missed::NoTurn)?;
+    pub(super) fn begin_launch(&self, api: &'static RangeApi, names: &MetricNames) -> Result<(), MissReason> {
+        let mut state = self.wait_for_turn(TURN_LIMIT).ok_or(MissReason::NoTurn)?;
+        if state.is_closed {
+            return Err(MissReason::Ended);
+        }
         if state.failure.is_some() {
-            return Err(Missed::FailedBefore);
+            return Err(MissReason::FailedBefore);
         }
         let begun = state.open_profiler(api, self.context, names).and_then(|profiler| {
             let ContextProfiler { handle, image, .. } = profiler;
@@ -117,12 +124,14 @@ impl ContextSession {
             Err(failed) => {
                 state.release_counters();
                 state.failure = Some(failed);
-                Err(Missed::Failed(failed))
+                drop(state);
+                self.turn_ended.notify_all();
+                Err(MissReason::Failed(failed))
             }
         }
     }
 
-    /// Ends the measuring of a launch; returns its values, or `None` if it ran no kernel.
+    /// Ends the measuring of a launch; returns its values, or `None` if other than one kernel ran.
     ///
     /// # Errors
     /// Why there are no values.
@@ -130,22 +139,23 @@ impl ContextSession {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let values = state.profiler.as_ref().map_or(Ok(None), |profiler| profiler.read_values(&self.metrics, names));
         state.is_measuring = false;
-        if values.is_err() {
-            // The next launch begins anew.
+        // After an error the next launch begins anew.
+        if values.is_err() || state.is_closed {
             state.release_counters();
         }
         drop(state);
-        self.turn_ended.notify_one();
+        self.turn_ended.notify_all();
         values
     }
 
-    /// Releases the counters; returns `false` if a launch still uses them.
-    pub(super) fn close(&self, driver: &Driver) -> bool {
-        let Some(mut state) = self.wait_for_turn(END_LIMIT) else { return false };
+    /// Ends the measuring of the context. A launch that is measured longer than a limit releases the counters itself.
+    pub(super) fn close(&self, driver: &Driver) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        self.turn_ended.notify_all();
+        let Some(mut state) = self.wait_for_turn(END_LIMIT) else { return };
         driver.with_context(self.context, || state.release_counters());
         // Without its context the object has ended too.
         state.profiler = None;
-        true
     }
 }
 
@@ -177,7 +187,8 @@ impl SessionState {
 
 impl ContextProfiler {
     fn read_values(&self, metrics: &DeviceMetrics, names: &MetricNames) -> Result<Option<Vec<f64>>, CallFailure> {
-        if self.api.stop(self.handle, &self.image)? == 0 {
+        // With further ranges, another launch ran meanwhile, and which is which is unknown.
+        if self.api.stop(self.handle, &self.image)? != 1 {
             return Ok(None);
         }
         let host = metrics.host.lock().unwrap_or_else(PoisonError::into_inner);

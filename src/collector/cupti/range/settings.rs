@@ -37,6 +37,11 @@ impl RangeSettings {
         !options.list(METRICS).is_empty()
     }
 
+    /// Returns whether kernels are to be measured.
+    pub(in crate::collector::cupti) fn is_requested(options: &Options) -> bool {
+        Self::is_named(options) && options.flag("CUPTI_PROFILER_ENABLE_PER_KERNEL")
+    }
+
     /// Reads the settings.
     ///
     /// # Errors

@@ -121,7 +121,7 @@ pub(crate) fn subscribe_by_name(
     let is_shareable = are_all_shared && shared.iter().all(|client| client.allows_others);
     let is_granted = subscribers.is_empty() || allows_others && is_shareable;
     if !is_granted {
-        // A refused request to share is told no name.
+        // CUPTI names no holder to a request that would share.
         return (Err(Code::MULTIPLE_SUBSCRIBERS), holder.filter(|_| !allows_others));
     }
     let handle = next_handle(handles);

@@ -87,7 +87,7 @@ fn find_metric(name: &CStr) -> Option<usize> {
 /// Returns the indices of metrics.
 ///
 /// # Errors
-/// One is unknown, or there is none.
+/// A name is unknown, or no name is given.
 pub(crate) fn find_metrics(names: *const *const c_char, count: usize) -> Outcome<Vec<usize>> {
     let find = |name: &*const c_char| read_text(*name).and_then(find_metric).ok_or(Code::INVALID_PARAMETER);
     let found: Vec<_> = slice(names, count).iter().map(find).collect::<Outcome<_>>()?;
