@@ -2,7 +2,9 @@
 
 use super::KinetoLayerBuilder;
 use crate::collector::{self, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why};
-use crate::config::{Config, Key, Mode, Value};
+#[cfg(feature = "cuda")]
+use crate::config::Value;
+use crate::config::{Config, Key, Mode};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use kineto_trace::activity::DeviceType;

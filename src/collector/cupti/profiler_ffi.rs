@@ -26,8 +26,13 @@ macro_rules! params {
         impl $name {
             #[allow(clippy::too_many_arguments, reason = "they are the fields")]
             fn new($($field: $type),*) -> $name {
-                // The size in memory may include padding at the end.
-                const { assert!(size_of::<$name>() - $size < align_of::<$name>() && size_of::<$name>() >= $size) };
+                // The size in memory may include padding at the end. CUPTI exists on 64-bit machines only.
+                const {
+                    assert!(
+                        cfg!(not(target_pointer_width = "64"))
+                            || size_of::<$name>() >= $size && size_of::<$name>() - $size < align_of::<$name>()
+                    );
+                };
                 $name { struct_size: $size, reserved: null_mut(), $($field),* }
             }
         }
