@@ -323,7 +323,7 @@ interrupt() {
 # keep_traces: moves small traces of the part to the results.
 keep_traces() {
   local file size
-  for file in "$results/work/$part"/*.json*; do
+  for file in "$results/scratch/$part"/*.json*; do
     [[ -f $file ]] || continue
     size=$(stat -c %s "$file")
     if ((size <= trace_limit)); then
@@ -332,15 +332,15 @@ keep_traces() {
       echo "deleted: ${file##*/}, $((size >> 10)) KiB" >>"$results/$part.log"
     fi
   done
-  rm -rf "$results/work"
+  rm -rf "$results/scratch"
 }
 
 # run NAME LIMIT OWN_LIMIT: runs a part and keeps its outcome, unless the end of the call cut it.
 run() {
   part=$1
   local limit=$2 own=$3 start=$SECONDS code=0 outcome=failed took
-  rm -rf "$results/work" "$results/$part"[._]*
-  mkdir -p "$results/work/$part"
+  rm -rf "$results/scratch" "$results/$part"[._]*
+  mkdir -p "$results/scratch/$part"
   # SIGKILL reaches the whole group; after SIGTERM, a process that ignores it would disturb the next part.
   timeout --signal=KILL "$limit" bash "$pack/run.sh" --part "$part" "$seconds" "$results" >"$results/$part.log" 2>&1 </dev/null &
   running=$!
@@ -450,7 +450,7 @@ summarize_text() {
 seconds=${KINETO_PACK_SECONDS:-10}
 if [[ ${1:-} = --part ]]; then
   part=$2 seconds=$3 results=$4
-  work=$results/work/$part
+  work=$results/scratch/$part
   run_part
   exit
 fi
