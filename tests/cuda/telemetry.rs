@@ -299,7 +299,7 @@ fn missing_library_is_named_with_a_remedy() {
     in_child("telemetry::child_without_the_library", &[]);
 }
 
-/// Loads no simulated NVML, so there is none unless the machine has a real one.
+/// Loads no simulated NVML: only a real one is found.
 #[test]
 #[ignore = "run by another test"]
 fn child_without_the_library() {

@@ -8,7 +8,7 @@
 use super::driver::{DeviceIds, Driver, FOLDERS, read_text};
 use super::init::is_inside_init;
 use crate::collector::library::{Attempt, Candidate, Library, functions};
-use crate::collector::telemetry::{DeviceMetric, ManagementLibrary, ReadError, TelemetryState};
+use crate::collector::telemetry::{DeviceMetric, ManagementLibrary, ReadError, TelemetryState, read_into};
 use crate::collector::{DeviceDescription, Options, Unavailable, Why};
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
@@ -129,13 +129,6 @@ fn check(code: Code) -> Result<(), ReadError> {
     }
 }
 
-/// Reads a number into a place.
-fn read_into<T: Default>(read: impl FnOnce(*mut T) -> Code) -> Result<T, ReadError> {
-    let mut value = T::default();
-    check(read(&raw mut value))?;
-    Ok(value)
-}
-
 impl Nvml {
     /// Finds a GPU by its ids.
     fn find_device(&self, ids: &DeviceIds) -> Result<NvmlDevice, String> {
@@ -173,13 +166,13 @@ impl Nvml {
             }
         }
         // SAFETY: the library returned the handle; the place is valid.
-        read_into(|place| unsafe { (self.api.power)(handle, place) }).map(i64::from)
+        read_into(check, |place| unsafe { (self.api.power)(handle, place) }).map(i64::from)
     }
 
     fn temperature(&self, handle: Handle) -> Result<i64, ReadError> {
         let celsius = if let Some(temperature) = self.api.temperature {
             // SAFETY: the library returned the handle; sensor 0 is the GPU's, and the place is valid.
-            read_into(|place| unsafe { temperature(handle, 0, place) }).map(i64::from)
+            read_into(check, |place| unsafe { temperature(handle, 0, place) }).map(i64::from)
         } else {
             let temperature = self.api.temperature_v.ok_or(ReadError::Unsupported)?;
             let mut record = [TEMPERATURE_V1, 0, 0];
@@ -192,12 +185,12 @@ impl Nvml {
 
     fn clock(&self, handle: Handle, clock: c_uint) -> Result<i64, ReadError> {
         // SAFETY: the library returned the handle; the place is valid.
-        read_into(|place| unsafe { (self.api.clock)(handle, clock, place) }).map(i64::from)
+        read_into(check, |place| unsafe { (self.api.clock)(handle, clock, place) }).map(i64::from)
     }
 
     fn utilization(&self, handle: Handle) -> Result<[c_uint; 2], ReadError> {
         // SAFETY: the library returned the handle; the place has two numbers, of the GPU and of its memory.
-        read_into(|place| unsafe { (self.api.utilization)(handle, place) })
+        read_into(check, |place| unsafe { (self.api.utilization)(handle, place) })
     }
 
     fn used_memory(&self, handle: Handle) -> Result<i64, ReadError> {
@@ -211,13 +204,14 @@ impl Nvml {
             }
         }
         // SAFETY: the library returned the handle; the place has three numbers, the last of which is the used memory.
-        read_into(|place: *mut [u64; 3]| unsafe { (self.api.memory)(handle, place) }).map(|[.., used]| bytes(used))
+        read_into(check, |place: *mut [u64; 3]| unsafe { (self.api.memory)(handle, place) })
+            .map(|[.., used]| bytes(used))
     }
 
     fn reasons(&self, handle: Handle) -> Result<i64, ReadError> {
         let reasons = self.api.event_reasons.or(self.api.throttle_reasons).ok_or(ReadError::Unsupported)?;
         // SAFETY: the library returned the handle; the place is valid.
-        read_into(|place: *mut u64| unsafe { reasons(handle, place) }).map(u64::cast_signed)
+        read_into(check, |place: *mut u64| unsafe { reasons(handle, place) }).map(u64::cast_signed)
     }
 }
 

@@ -240,7 +240,7 @@ mod tests {
         FieldLayout::of(id, at, bytes)
     }
 
-    /// Lays out all fields of a kind in the order of their numbers, each in `bytes` or as many as it is read in.
+    /// Lays out all fields of a kind in the order of their numbers, each in `bytes` bytes, by default as many as are read.
     fn natural_layout(kind: u32, bytes: Option<usize>) -> (usize, Vec<FieldLayout>) {
         let (mut fields, mut end) = (vec![field(KIND_FIELD, 0, 4)], 4usize);
         for selected in fields_of(kind) {

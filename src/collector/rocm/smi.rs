@@ -8,7 +8,7 @@
 use super::search;
 use super::{PCI_PLACE, Rocm};
 use crate::collector::library::{Attempt, Library, functions};
-use crate::collector::telemetry::{DeviceMetric, ManagementLibrary, ReadError, TelemetryState};
+use crate::collector::telemetry::{DeviceMetric, ManagementLibrary, ReadError, TelemetryState, read_into};
 use crate::collector::{Collector as _, DeviceDescription, Options, Unavailable, Why};
 use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
@@ -106,13 +106,6 @@ fn check(code: Code) -> Result<(), ReadError> {
     }
 }
 
-/// Reads a number into a place.
-fn read_into<T: Default>(read: impl FnOnce(*mut T) -> Code) -> Result<T, ReadError> {
-    let mut value = T::default();
-    check(read(&raw mut value))?;
-    Ok(value)
-}
-
 fn to_i64(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -121,9 +114,9 @@ impl RocmSmi {
     /// Returns the places of the GPUs, by index.
     fn places(&self) -> Vec<Option<u64>> {
         // SAFETY: the place is valid.
-        let count = read_into(|place| unsafe { (self.api.count)(place) }).unwrap_or(0).min(MOST);
+        let count = read_into(check, |place| unsafe { (self.api.count)(place) }).unwrap_or(0).min(MOST);
         // SAFETY: the index is below the count, and the place is valid.
-        (0..count).map(|at| read_into(|place| unsafe { (self.api.pci_id)(at, place) }).ok()).collect()
+        (0..count).map(|at| read_into(check, |place| unsafe { (self.api.pci_id)(at, place) }).ok()).collect()
     }
 
     fn name(&self, index: u32) -> String {
@@ -139,11 +132,11 @@ impl RocmSmi {
         let microwatts = if let Some(power) = self.api.power {
             let mut kind = 0;
             // SAFETY: both places are valid.
-            read_into(|place| unsafe { power(index, place, &raw mut kind) })
+            read_into(check, |place| unsafe { power(index, place, &raw mut kind) })
         } else {
             let power = self.api.average_power.ok_or(ReadError::Unsupported)?;
             // SAFETY: the place is valid.
-            read_into(|place| unsafe { power(index, 0, place) })
+            read_into(check, |place| unsafe { power(index, 0, place) })
         };
         microwatts.map(|microwatts: u64| to_i64(microwatts / 1000))
     }
@@ -151,7 +144,7 @@ impl RocmSmi {
     fn temperature(&self, index: u32) -> Result<i64, ReadError> {
         let [edge, hottest] = SENSORS.map(|sensor| {
             // SAFETY: the place is valid.
-            move || read_into(|place| unsafe { (self.api.temperature)(index, sensor, CURRENT, place) })
+            move || read_into(check, |place| unsafe { (self.api.temperature)(index, sensor, CURRENT, place) })
         });
         edge().or_else(|_| hottest())
     }
@@ -211,7 +204,8 @@ impl ManagementLibrary for RocmSmi {
 
     fn describe(&self) -> (Option<PathBuf>, Option<String>) {
         // SAFETY: the place is valid.
-        let version = self.api.version.and_then(|get| read_into(|place: *mut SmiVersion| unsafe { get(place) }).ok());
+        let version =
+            self.api.version.and_then(|get| read_into(check, |place: *mut SmiVersion| unsafe { get(place) }).ok());
         let version = version.map(|version| version.numbers.map(|number| number.to_string()).join("."));
         (self.library.path_by_symbol(c"rsmi_init"), version)
     }
@@ -243,15 +237,19 @@ impl ManagementLibrary for RocmSmi {
             DeviceMetric::Temperature => self.temperature(index),
             DeviceMetric::SmClock => self.clock(index, SYSTEM_CLOCK),
             DeviceMetric::MemoryClock => self.clock(index, MEMORY_CLOCK),
-            // SAFETY: the place is valid.
-            DeviceMetric::GpuUtilization => read_into(|place| unsafe { (self.api.busy)(index, place) }).map(i64::from),
+            DeviceMetric::GpuUtilization => {
+                // SAFETY: the place is valid.
+                read_into(check, |place| unsafe { (self.api.busy)(index, place) }).map(i64::from)
+            }
             DeviceMetric::MemoryUtilization => {
                 let busy = self.api.memory_busy.ok_or(ReadError::Unsupported)?;
                 // SAFETY: the place is valid.
-                read_into(|place| unsafe { busy(index, place) }).map(i64::from)
+                read_into(check, |place| unsafe { busy(index, place) }).map(i64::from)
             }
-            // SAFETY: the place is valid.
-            DeviceMetric::MemoryUsed => read_into(|place| unsafe { (self.api.used)(index, VRAM, place) }).map(to_i64),
+            DeviceMetric::MemoryUsed => {
+                // SAFETY: the place is valid.
+                read_into(check, |place| unsafe { (self.api.used)(index, VRAM, place) }).map(to_i64)
+            }
             DeviceMetric::ThrottleReasons => Err(ReadError::Unsupported),
         }
     }

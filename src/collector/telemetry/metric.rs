@@ -38,6 +38,16 @@ pub(in crate::collector) enum ReadError {
     Failed(i64),
 }
 
+/// Reads a value into a place, by a function that returns a code.
+pub(in crate::collector) fn read_into<T: Default, C>(
+    check: impl FnOnce(C) -> Result<(), ReadError>,
+    read: impl FnOnce(*mut T) -> C,
+) -> Result<T, ReadError> {
+    let mut value = T::default();
+    check(read(&raw mut value))?;
+    Ok(value)
+}
+
 impl DeviceMetric {
     pub(in crate::collector) const ALL: [DeviceMetric; 8] = [
         DeviceMetric::Power,

@@ -7,7 +7,7 @@
 mod metric;
 mod sampler;
 
-pub(super) use metric::{DeviceMetric, LAYOUTS, ReadError};
+pub(super) use metric::{DeviceMetric, LAYOUTS, ReadError, read_into};
 
 use super::library::Attempt;
 use super::library::contained::{catch_panic, try_call_on_thread};

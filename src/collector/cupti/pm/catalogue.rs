@@ -32,7 +32,7 @@ pub struct MetricDescription {
     pub kind: &'static str,
     /// What it counts.
     pub description: String,
-    /// The unit of its values; empty if there is none.
+    /// The unit of its values; empty without one.
     pub unit: String,
 }
 

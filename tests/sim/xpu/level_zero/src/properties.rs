@@ -28,7 +28,7 @@ pub(crate) fn device(options: &Options, index: u32) -> Record {
     sheet.put(96, &uuid(options, index)).put(112, text(options.name.as_str()))
 }
 
-/// `ze_pci_ext_properties_t`, and `zes_pci_properties_t` as far as it is the same.
+/// `ze_pci_ext_properties_t`, and the common part of `zes_pci_properties_t`.
 pub(crate) fn pci(index: u32) -> Record {
     Record::zeros(48).u32(20, bus(index).into())
 }
