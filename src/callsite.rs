@@ -18,6 +18,8 @@ use std::time::Duration;
 use tracing_core::{Level, Metadata};
 use tracing_subscriber::filter::Targets;
 
+/// The most fields of a callsite that are recorded: a bit each.
+pub(crate) const FIELDS_MAX: usize = 64;
 /// The field that makes a span of that callsite a user annotation; [`annotate!`](crate::annotate) sets it.
 pub(crate) const ANNOTATION_FIELD: &str = "kineto.annotation";
 /// The field whose first value decides the class of its callsite.
@@ -54,6 +56,8 @@ pub(crate) struct Rules {
     pub(crate) slow_spans: Vec<(String, Duration)>,
     /// Events up to this level trigger a dump.
     pub(crate) dump_events: Option<Level>,
+    /// Fields that every callsite has after its own.
+    pub(crate) added_fields: &'static [&'static str],
 }
 
 /// A callsite and the decisions about it.
@@ -81,6 +85,8 @@ pub(crate) struct Site {
     pub(crate) slow_after: Option<Duration>,
     /// Whether its events trigger a dump.
     pub(crate) triggers_dump: bool,
+    /// The fields after those of `metadata`.
+    pub(crate) added_fields: &'static [&'static str],
     class: AtomicU8,
 }
 
@@ -289,7 +295,7 @@ impl Rules {
             .fields()
             .iter()
             .filter(|field| is_arg(field.name()))
-            .filter(|f| f.index() < 64)
+            .filter(|f| f.index() < FIELDS_MAX)
             .fold(0, |mask, f| mask | 1 << f.index())
     }
 }
@@ -417,6 +423,7 @@ impl Sites {
             event: self.rules.decide_event_role(metadata),
             slow_after: self.rules.slow_after(metadata),
             triggers_dump: self.rules.triggers_dump(metadata),
+            added_fields: self.rules.added_fields,
             has_stacks: wants_stacks && scope != Some(RecordScope::BackwardFunction),
             class: AtomicU8::new(class),
         };

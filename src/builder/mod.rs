@@ -60,6 +60,7 @@ pub struct KinetoLayerBuilder {
     handler: Option<Box<dyn TraceHandler>>,
     options: SessionOptions,
     log_sink: Option<LogSink>,
+    added_fields: &'static [&'static str],
     env: Option<Env>,
     /// Whether only external requests start a recording.
     waits: bool,
@@ -363,6 +364,12 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Adds fields to every callsite, of which the layer records the texts.
+    pub(crate) fn added_fields(mut self, names: &'static [&'static str]) -> Self {
+        self.added_fields = names;
+        self
+    }
+
     /// Returns the table of all settings in Markdown, for a program's help.
     pub fn reference() -> String {
         Config::reference_table()
@@ -426,6 +433,7 @@ impl KinetoLayerBuilder {
             stacks: config.slice_extras.stack_filter.clone(),
             slow_spans: config.dumps.slow_spans(),
             dump_events: config.dumps.event_level(),
+            added_fields: self.added_fields,
         };
         let extras = slice_extras(&config, self.overrides.is_on(Key::WithStack), is_strict)?;
         let settings = RecorderSettings {

@@ -49,13 +49,14 @@ impl SiteDescription {
 
     pub(super) fn of_site(site: &Site) -> SiteDescription {
         let metadata = site.metadata;
+        let own_fields = metadata.fields().iter().map(|field| field.name());
         SiteDescription {
             name: metadata.name().into(),
             target: metadata.target().into(),
             file: metadata.file().map(Cow::from),
             line: metadata.line(),
             level: *metadata.level(),
-            fields: metadata.fields().iter().map(|field| field.name().into()).collect(),
+            fields: own_fields.chain(site.added_fields.iter().copied()).map(Cow::from).collect(),
             class: site.class(),
             scope: site.scope,
             is_counter: site.event == EventRole::Counter,

@@ -4,7 +4,7 @@
 
 use super::{Sink, Words, code};
 use crate::buffer::{Loss, RecordPayload};
-use crate::callsite::{self, Site};
+use crate::callsite::{self, FIELDS_MAX, Site};
 use crate::diag::diag;
 use crate::recorder::Recorder;
 use crate::text::{Bounded, floor_char_boundary};
@@ -75,7 +75,18 @@ impl<'a> Encoder<'a> {
         self.site.kind_field == Some(field.index()) && self.site.is_undecided()
     }
 
-    fn put_text(&mut self, field: &Field, code: u8, text: &str, is_cut: bool) {
+    /// Encodes texts for the fields that the layer adds to every callsite, in their order.
+    pub(crate) fn put_added(&mut self, texts: &[impl AsRef<str>]) {
+        let first = self.site.metadata.fields().len();
+        (first..FIELDS_MAX).zip(texts).for_each(|(field, text)| self.put_bounded(field, text.as_ref()));
+    }
+
+    fn put_bounded(&mut self, field: usize, text: &str) {
+        let kept = text.get(..floor_char_boundary(text, self.text_bytes_max)).unwrap_or_default();
+        self.put_text(field, code::STR, kept, kept.len() < text.len());
+    }
+
+    fn put_text(&mut self, field: usize, code: u8, text: &str, is_cut: bool) {
         if is_cut {
             self.put_cut_text(field, code, text);
         } else {
@@ -84,7 +95,7 @@ impl<'a> Encoder<'a> {
     }
 
     #[cold]
-    fn put_cut_text(&mut self, field: &Field, code: u8, text: &str) {
+    fn put_cut_text(&mut self, field: usize, code: u8, text: &str) {
         self.cut += 1;
         put_text(self.words, field, code, &format!("{text}..."));
     }
@@ -106,25 +117,25 @@ fn decide_site_class(recorder: &Recorder, site: &Site, kind: &str) {
 
 /// Returns the word before a value.
 #[inline(always)]
-fn value_header(field: &Field, code: u8, length: usize) -> u64 {
-    u64::from(code) | (field.index() as u64) << 8 | (length as u64) << 32
+fn value_header(field: usize, code: u8, length: usize) -> u64 {
+    u64::from(code) | (field as u64) << 8 | (length as u64) << 32
 }
 
 /// Appends a value of one word.
 #[inline(always)]
 fn put_word(sink: &mut impl Sink, field: &Field, code: u8, word: u64) {
-    sink.push_words([value_header(field, code, 0), word]);
+    sink.push_words([value_header(field.index(), code, 0), word]);
 }
 
 /// Appends a value of two words.
 #[expect(clippy::cast_possible_truncation, reason = "the halves are extracted from it")]
 fn put_long(sink: &mut impl Sink, field: &Field, code: u8, value: u128) {
-    sink.push_words([value_header(field, code, 0), value as u64, (value >> 64) as u64]);
+    sink.push_words([value_header(field.index(), code, 0), value as u64, (value >> 64) as u64]);
 }
 
 /// Appends a text.
 #[inline(always)]
-fn put_text(sink: &mut impl Sink, field: &Field, code: u8, text: &str) {
+fn put_text(sink: &mut impl Sink, field: usize, code: u8, text: &str) {
     sink.push_words([value_header(field, code, text.len())]);
     let (whole, rest) = text.as_bytes().as_chunks();
     whole.iter().for_each(|bytes| sink.push_words([u64::from_le_bytes(*bytes)]));
@@ -192,7 +203,7 @@ impl Visit for PlainEncoder {
             return;
         }
         if value.len() <= self.text_bytes_max {
-            put_text(&mut self.payload, field, code::STR, value);
+            put_text(&mut self.payload, field.index(), code::STR, value);
         } else {
             self.is_plain = false;
         }
@@ -211,8 +222,7 @@ impl Visit for Encoder<'_> {
             self.kind = Some(value.to_owned());
         }
         if self.wants_field(field) {
-            let kept = value.get(..floor_char_boundary(value, self.text_bytes_max)).unwrap_or_default();
-            self.put_text(field, code::STR, kept, kept.len() < value.len());
+            self.put_bounded(field.index(), value);
         }
     }
 
@@ -226,7 +236,7 @@ impl Visit for Encoder<'_> {
             self.kind = Some(text.text.trim_matches('"').to_owned());
         }
         if self.wants_field(field) {
-            self.put_text(field, code::DEBUG, &text.text, text.cut);
+            self.put_text(field.index(), code::DEBUG, &text.text, text.cut);
         }
     }
 }

@@ -11,9 +11,9 @@ use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Records an event as the kind that its callsite defines.
+/// Records an event as the kind that its callsite defines; `added` are the texts of the fields that the layer adds.
 #[inline]
-pub(super) fn record_event<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
+pub(super) fn record_event<S>(event: &Event<'_>, added: &[String], ctx: &Context<'_, S>, hook: Hook<'_>)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -28,6 +28,9 @@ where
     let mut words = Words::new();
     let mut encoder = Encoder::new(site, &mut words, hook.recorder.settings.field_bytes_max);
     event.record(&mut encoder);
+    if site.event != EventRole::Counter {
+        encoder.put_added(added);
+    }
     encoder.finish(hook.recorder);
     let payload = words.as_slice();
     let (slice, span) = slice_and_span_around(event, ctx, &hook);

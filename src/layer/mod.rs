@@ -31,7 +31,7 @@ use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Dispatch, Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 /// Records the spans and events of a program for a Kineto trace.
 ///
@@ -54,6 +54,11 @@ impl KinetoLayer {
     /// Creates a layer that never records.
     pub(crate) fn inert() -> KinetoLayer {
         KinetoLayer::new(Arc::new(Recorder::inert()))
+    }
+
+    /// Returns whether a recording is running.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recorder.epoch() != 0
     }
 
     /// Returns whether observers receive this thread's spans; in a forked child, not those of its parent's recording.
@@ -268,6 +273,17 @@ where
 
     #[inline]
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        self.record_event(event, &[], &ctx);
+    }
+}
+
+impl KinetoLayer {
+    /// Records an event, with texts for the fields that the layer adds to every callsite.
+    #[inline]
+    pub(crate) fn record_event<S>(&self, event: &Event<'_>, added: &[String], ctx: &Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
         let epoch = self.recorder.epoch();
         if epoch != 0 {
             if self.has_observers() {
@@ -275,13 +291,11 @@ where
             }
             if let Some(hook) = self.hook_if_recorded(epoch) {
                 thread_lanes::name_row_if_unnamed(&self.recorder, epoch);
-                event::record_event(event, &ctx, hook);
+                event::record_event(event, added, ctx, hook);
             }
         }
     }
-}
 
-impl KinetoLayer {
     /// Creates a span with fields on the fast path.
     #[inline(never)]
     fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
@@ -532,9 +546,35 @@ impl KinetoLayer {
         if site.fields == 0 && site.kind_field.is_none() {
             return;
         }
+        self.put_values(id, site, ctx, hook, |encoder| values.record(encoder));
+    }
+
+    /// Records texts for the fields that the layer adds to every callsite; each replaces an earlier one of the span.
+    pub(crate) fn record_added<S>(&self, span: &SpanRef<'_, S>, added: &[String], ctx: &Context<'_, S>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let Some(hook) = self.hook_if_recorded(self.recorder.epoch()) else { return };
+        let site = hook.site_for(span.metadata());
+        if site.is_recorded() {
+            self.put_values(&span.id(), site, ctx, hook, |encoder| encoder.put_added(added));
+        }
+    }
+
+    /// Writes values of a span, as `encode` gives them.
+    fn put_values<S>(
+        &self,
+        id: &Id,
+        site: &'static Site,
+        ctx: &Context<'_, S>,
+        hook: Hook<'_>,
+        encode: impl FnOnce(&mut Encoder<'_>),
+    ) where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
         let mut words = Words::new();
         let mut encoder = Encoder::new(site, &mut words, self.recorder.settings.field_bytes_max);
-        values.record(&mut encoder);
+        encode(&mut encoder);
         encoder.finish(&self.recorder);
         let payload = words.as_slice();
         if !payload.is_empty() {
