@@ -84,6 +84,23 @@ impl KinetoGuard {
         Profiler::new(session).stop()
     }
 
+    /// Ends the recording, starts the next one, which goes to `output`, and then writes the ended one to its own output.
+    ///
+    /// If the next recording cannot be written, the running one continues.
+    pub(crate) fn start_next(&self, output: PathBuf) -> Result<(), Error> {
+        let Some(session) = self.session.get() else { return Ok(()) };
+        let next = session.reserve_output(&output)?;
+        let path = session.output_path();
+        let _ending = session.writes.begin_ending();
+        let ended = session.finish(true);
+        session.set_output(next);
+        let started = session.begin_schedule();
+        if let Ok(Ending::Recording(trace)) = ended {
+            write_recording(session, trace, path, str::to_owned)?;
+        }
+        started
+    }
+
     /// Ends the recording and writes the trace, as dropping does; reports the result on stderr, and returns the error if
     /// nothing was written.
     pub(crate) fn close(&mut self) -> Result<(), Error> {

@@ -67,7 +67,7 @@ use requests::{REQUEST_IS_RECORDING, RequestLink, SessionRequests};
 use saving::Writes;
 use settings::SessionSettings;
 use spill::SpillControl;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
@@ -94,6 +94,12 @@ pub(crate) struct Session {
     claim: fork::Own<Option<OutputClaim>>,
     /// The process that created the session.
     process: u32,
+}
+
+/// Where the next recording goes.
+pub(crate) struct NextOutput {
+    path: PathBuf,
+    claim: Option<OutputClaim>,
 }
 
 /// A session's state.
@@ -164,6 +170,23 @@ impl Session {
     pub(crate) fn output_path(&self) -> Option<PathBuf> {
         let (path, output) = self.expanded_output(&self.settings.next_config().placeholder_values())?;
         self.steps.output_file(path, &output)
+    }
+
+    /// Reserves a file for the next recording, after a check that it can be written.
+    pub(crate) fn reserve_output(&self, output: &Path) -> Result<NextOutput, Error> {
+        let path = self.recording.check_output(output)?;
+        let claim = Sinks::is_file(&path).then(|| OutputClaim::try_claim(&path));
+        if let Some(None) = claim {
+            let why = format!("another layer of the process writes {}; name another file", path.display());
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(NextOutput { path, claim: claim.flatten() })
+    }
+
+    /// Sends the next recording to a reserved output.
+    pub(crate) fn set_output(&self, next: NextOutput) {
+        self.settings.set_output(Output::Exact(next.path));
+        self.set_claim(next.claim);
     }
 
     /// Returns the output with its placeholders replaced by these values.

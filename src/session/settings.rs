@@ -34,6 +34,13 @@ impl SessionSettings {
         lock_within(&self.next, FORKED_LOCK).map_or_else(|| self.first.clone(), |next| next.clone())
     }
 
+    /// Sets the output of the next recording.
+    pub(super) fn set_output(&self, output: Output) {
+        if let Some(mut next) = lock_within(&self.next, FORKED_LOCK) {
+            Arc::make_mut(&mut next).output = output;
+        }
+    }
+
     /// Applies a reloaded configuration. Keys that may change at once do; the others apply to the next recording.
     pub(crate) fn apply_reloaded(&self, read: &Config) -> Arc<Config> {
         let before = self.next_config();

@@ -38,7 +38,7 @@ use kineto_trace::activity::ActivityTypes;
 use reports::Reports;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
@@ -161,6 +161,11 @@ impl SessionRecording {
             live_trouble: Once::new(),
             presets: TraceMetadata::default(),
         }
+    }
+
+    /// Checks that a trace can be written to `output`, and returns it as an absolute path if it is one.
+    pub(super) fn check_output(&self, output: &Path) -> Result<PathBuf, Error> {
+        self.sinks.check_target(output)
     }
 
     pub(super) fn lock_state(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
