@@ -29,6 +29,7 @@
 //! | keep a recording unformatted | [`Trace::write_segment`], [`Trace::read_segment`] |
 //! | print times | [`profile!`] for a block, [`analysis`] for recordings and files |
 //! | record allocations | [`memory`] |
+//! | move from tracing-chrome | [`chrome`] |
 //! | record other devices | [`integration::plugin`], [`integration::Collector`], [`integration::DeferredEvents`] |
 //! | find out what this machine can record | [`Doctor`] |
 //! | find out what a trace lacks | [`Loss`], [`Trace::stats`] |
@@ -83,6 +84,7 @@ mod builder;
 mod callsite;
 #[cfg(feature = "capi")]
 mod capi;
+pub mod chrome;
 mod clock;
 mod collective;
 mod collector;
@@ -198,4 +200,12 @@ mod book {
     struct CApi;
     #[doc = include_str!("../docs/src/plugins.md")]
     struct Plugins;
+    #[doc = include_str!("../docs/src/from-tracing-chrome.md")]
+    struct FromTracingChrome;
+    #[doc = include_str!("../docs/src/from-tracing-flame.md")]
+    struct FromTracingFlame;
+    #[doc = include_str!("../docs/src/from-tracing-tracy.md")]
+    struct FromTracingTracy;
+    #[doc = include_str!("../docs/src/from-nvtx-layers.md")]
+    struct FromNvtxLayers;
 }

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
 use tracing_kineto::analysis::Events;
+use tracing_kineto::chrome::ChromeLayerBuilder;
 use tracing_kineto::{ErrorKind, KinetoLayer, Status};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -29,6 +30,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("exit", |folder| {
         let _guard = record(folder);
         let _open = tracing::info_span!("open").entered();
+        work();
+        exit(7);
+    }),
+    ("exit_as_tracing_chrome", |folder| {
+        let (layer, _guard) = ChromeLayerBuilder::new().file(folder.join(OUTPUT)).build();
+        tracing_subscriber::registry().with(layer).init();
         work();
         exit(7);
     }),
@@ -311,6 +318,11 @@ pub(crate) const TESTS: &[Test] = &[
     ("flushed_file_survives_later_failures", || {
         let played = play("snapshot").succeeded();
         assert_eq!((played.files(), played.report()), (vec![OUTPUT.to_owned(), "report".into()], "flushed\n".into()));
+        assert_eq!(played.file(OUTPUT).slices("work"), 1);
+    }),
+    ("layer_of_tracing_chrome_is_written_at_exit", || {
+        let played = play("exit_as_tracing_chrome");
+        assert_eq!((played.status.code(), played.files()), (Some(7), vec![OUTPUT.to_owned()]), "{}", played.stderr);
         assert_eq!(played.file(OUTPUT).slices("work"), 1);
     }),
     #[cfg(feature = "gzip")]

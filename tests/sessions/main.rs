@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod background;
+mod chrome;
 mod collectives;
 mod collectors;
 mod debug;
