@@ -58,6 +58,8 @@ struct Question {
     /// The index of its first call in `question_calls`, and their number.
     from: usize,
     calls: usize,
+    /// Whether an id of its calls names a slice that newer records have replaced, or that was moved to disk.
+    names_evicted_slice: bool,
 }
 
 impl<'a, S: Spans> SliceSearch<'a, S> {
@@ -90,8 +92,8 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         counts: &mut LinkCounts,
     ) {
         for external in externals.filter(|external| external.id != 0) {
-            if self.spans.span_of(external.id).is_none() {
-                counts.ids_unknown += u64::from(!self.spans.is_evicted(external.id));
+            if self.spans.span_of(external.id).is_none() && !self.spans.is_evicted(external.id) {
+                counts.ids_unknown += 1;
             } else if external.correlation != 0 {
                 // Of several ids for a call the last counts.
                 self.separate_ids.insert(external.correlation, external.id);
@@ -113,16 +115,13 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
     pub(super) fn resolve_nest(&mut self, nest: &[Call], launches: &Launches) {
         let Some(outermost) = nest.first() else { return };
         let named = nest.iter().find(|call| self.names_its_slice(call)).map(|call| call.external);
-        let stray = || {
-            self.separate_ids
-                .get(&outermost.correlation)
-                .copied()
-                .filter(|id| self.spans.may_be_open(*id, outermost.start))
-        };
-        if let Some(slice) = named.or_else(stray) {
+        let stray = self.separate_ids.get(&outermost.correlation).copied();
+        if let Some(slice) = named.or_else(|| stray.filter(|id| self.spans.may_be_open(*id, outermost.start))) {
             return self.link_nest(nest, slice);
         }
+        let mut ids = nest.iter().map(|call| call.external).chain(stray);
         let question = Question {
+            names_evicted_slice: ids.any(|id| id != 0 && self.spans.is_evicted(id)),
             thread: outermost.thread,
             time: outermost.start,
             from: self.question_calls.len(),
@@ -185,17 +184,11 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
             let slice = answers.get(nth).copied().unwrap_or(0);
             if slice != 0 {
                 counts.linked_by_time += 1;
-            } else if !self.names_evicted_slice(question) {
+            } else if !question.names_evicted_slice {
                 counts.unlinked += 1;
             }
             self.answer_question(question, slice);
         }
-    }
-
-    /// Returns whether a call of the question names a slice that newer records have replaced.
-    fn names_evicted_slice(&self, question: &Question) -> bool {
-        let mut calls = self.question_calls.iter().skip(question.from).take(question.calls);
-        calls.any(|(_, named)| *named != 0 && self.spans.is_evicted(*named))
     }
 
     fn answer_question(&mut self, question: &Question, slice: u64) {

@@ -6,6 +6,8 @@ use kineto_trace::fallible::{Map, Set, attempt};
 
 /// How long a record waits, in nanoseconds before the newest one of its arena.
 const WAIT_NS: u64 = 60_000_000_000;
+/// How many calls later an external id still waits for its call, which other threads' calls may precede.
+const WAIT_CALLS: u64 = 1 << 16;
 
 /// Moves pending launches, their external ids, and pending work to the arenas `to`, which are empty. Returns how many blocks
 /// were begun.
@@ -38,8 +40,8 @@ pub(super) fn move_pending(from: &mut [Arena; ARENAS], to: &mut [Arena; ARENAS],
     to.iter().map(|arena| arena.full.len() as u64 + u64::from(arena.open.capacity() > 0)).sum()
 }
 
-/// Returns the correlation ids of recent launches without work, of recent work without its launch, and of each stream's
-/// newest work: if a graph launched it, more may follow.
+/// Returns the correlation ids of recent launches without work, of recent work without its launch, of recent external ids
+/// without their call, and of each stream's newest work: if a graph launched it, more may follow.
 fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> Set<u64> {
     let entries = |role: Role| {
         let blocks = arenas.get(role.arena_index()).into_iter().flat_map(Arena::blocks);
@@ -56,8 +58,12 @@ fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> Set<u64> {
     };
     let mut launches = recent(Role::Call, |call, _| call.launches_work());
     let mut work = recent(Role::Work, |work, last_call_before| work.correlation_id() > last_call_before);
+    let newest_call = entries(Role::Call).map(|call| call.correlation_id()).max().unwrap_or(0);
+    let is_recent = |external: &Entry<'_>| external.start().saturating_add(WAIT_CALLS) >= newest_call;
+    let mut externals: Set<u64> = entries(Role::External).filter(is_recent).map(|external| external.start()).collect();
     for call in entries(Role::Call) {
         work.remove(&call.correlation_id());
+        externals.remove(&call.correlation_id());
     }
     let mut newest_of = Map::default();
     for work in entries(Role::Work) {
@@ -65,6 +71,6 @@ fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> Set<u64> {
         newest_of.insert((work.device_or_context(), work.stream()), work.correlation_id());
     }
     let newest = newest_of.into_iter().map(|(_, id)| id).filter(|id| *id != 0);
-    launches.extend(work.iter().copied().chain(newest));
+    launches.extend(work.iter().copied().chain(externals.iter().copied()).chain(newest));
     launches
 }

@@ -83,6 +83,8 @@ pub(super) struct FakeSpans {
     pub(super) slices: Vec<(u64, u64, u32, u64, u64)>,
     /// Span, parent, annotation.
     pub(super) spans: Vec<(u64, u64, u64)>,
+    /// The greatest id of slices that are not here any more.
+    pub(super) evicted: u64,
 }
 
 impl FakeSpans {
@@ -97,6 +99,9 @@ impl FakeSpans {
 impl Spans for FakeSpans {
     fn span_of(&self, slice: u64) -> Option<u64> {
         self.slices.iter().find(|known| known.0 == slice).map(|known| known.1)
+    }
+    fn is_evicted(&self, slice: u64) -> bool {
+        slice <= self.evicted
     }
     fn parent_of(&self, span: u64) -> u64 {
         self.spans.iter().find(|known| known.0 == span).map_or(0, |known| known.1)

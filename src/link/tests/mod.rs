@@ -9,7 +9,11 @@ use fake::{FakeRecords, FakeSpans, ns};
 
 /// Slice 10 of span 1 on thread 0 contains slice 20 of span 2; both spans are annotations.
 fn spans() -> FakeSpans {
-    FakeSpans { slices: vec![(10, 1, 0, 0, 1000), (20, 2, 0, 100, 900)], spans: vec![(1, 0, 10), (2, 1, 20)] }
+    FakeSpans {
+        slices: vec![(10, 1, 0, 0, 1000), (20, 2, 0, 100, 900)],
+        spans: vec![(1, 0, 10), (2, 1, 20)],
+        evicted: 0,
+    }
 }
 
 fn links(records: &FakeRecords) -> Links {
@@ -122,6 +126,22 @@ fn launch_without_an_open_slice_is_counted() {
 }
 
 #[test]
+fn launch_of_an_evicted_slice_is_no_loss() {
+    let mut records = FakeRecords::default();
+    // One carries the id, that of the next arrived apart, the third has none.
+    records.add_call(1, 0, (200, 210), 5);
+    records.add_call(2, 0, (220, 230), 0);
+    records.add_call(3, 0, (240, 250), 0);
+    records.externals.push(LinkedExternal { correlation: 2, id: 6 });
+    for correlation in 1..=3 {
+        records.add_work(correlation, (0, 7), (300, 400));
+    }
+    let spans = FakeSpans { evicted: 9, ..FakeSpans::default() };
+    let expected = LinkCounts { unlinked: 1, ..LinkCounts::default() };
+    assert_eq!(*Links::new(&records, &spans).counts(), expected);
+}
+
+#[test]
 fn nested_annotations_span_their_work_on_each_stream() {
     let mut records = FakeRecords::default();
     for (correlation, slice, stream, start) in [(1, 10, 7, 300), (2, 20, 7, 400), (3, 20, 7, 500), (4, 10, 8, 350)] {
@@ -159,7 +179,7 @@ fn walk_ends_in_cycles_and_at_any_depth() {
     records.add_call(1, 0, (200, 210), 3);
     records.add_work(1, (0, 7), (300, 400));
     assert_eq!(Links::new(&records, &Deep).annotations().len(), 10_000);
-    let ring = FakeSpans { slices: vec![(3, 1, 0, 0, 1)], spans: vec![(1, 2, 5), (2, 3, 6), (3, 2, 7)] };
+    let ring = FakeSpans { slices: vec![(3, 1, 0, 0, 1)], spans: vec![(1, 2, 5), (2, 3, 6), (3, 2, 7)], evicted: 0 };
     let annotations = Links::new(&records, &ring).annotations().iter().map(|row| row.annotation).collect::<Vec<_>>();
     assert_eq!(annotations, [5, 6, 7]);
 }

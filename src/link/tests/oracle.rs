@@ -247,6 +247,7 @@ prop_compose! {
         FakeSpans {
             slices: (1..).zip(slices).map(|(id, (span, thread, start, length))| (id, span, thread, start, start + length)).collect(),
             spans: (1..).zip(spans).map(|(span, (parent, annotation))| (span, parent, annotation.saturating_sub(1))).collect(),
+            evicted: 0,
         }
     }
 }
@@ -265,7 +266,7 @@ fn oracle_links_the_simplest_case() {
     let mut records = FakeRecords::default();
     records.add_call(1, 0, (10, 20), 5);
     records.add_work(1, (0, 7), (30, 40));
-    let spans = FakeSpans { slices: vec![(5, 6, 0, 0, 50)], spans: vec![(6, 0, 9)] };
+    let spans = FakeSpans { slices: vec![(5, 6, 0, 0, 50)], spans: vec![(6, 0, 9)], evicted: 0 };
     let oracle = Oracle { records, spans };
     oracle.compare().unwrap();
     let row = DeviceAnnotation { device: 0, stream: 7, start: ns(30), end: ns(40), annotation: 9 };

@@ -326,6 +326,27 @@ fn launches_and_work_that_wait_stay_when_records_are_taken() {
 }
 
 #[test]
+fn external_ids_wait_for_their_calls() {
+    const LATER: u64 = 1 << 17;
+    let (sink, _) = sink(1 << 20);
+    sink.record(|batch| {
+        for correlation in [1, 2, LATER] {
+            batch.external(External { correlation, id: 70 + correlation });
+        }
+        // That of 1 does not come any more.
+        call(batch, 2);
+        call(batch, LATER + 1);
+    });
+    let externals = |taken: &Collected| taken.other_records().map(|external| external.start()).collect::<Vec<_>>();
+    let first = sink.take_records();
+    assert!(!externals(&first).contains(&LATER) && externals(&first).contains(&1), "{:?}", externals(&first));
+    sink.record(|batch| call(batch, LATER));
+    let last = sink.collect_records(true);
+    assert!(externals(&last).contains(&LATER), "{:?}", externals(&last));
+    assert!(last.calls().any(|call| call.correlation_id() == LATER));
+}
+
+#[test]
 fn what_stays_needs_no_further_memory() {
     let (sink, budget) = sink(3 * BLOCK_BYTES);
     sink.record(|batch| (1..=100).for_each(|correlation| call(batch, correlation)));
