@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
-use crate::session::{Cycle, Ending, Session, SessionHandle, Status};
+use crate::session::{Cycle, Ending, Session, SessionHandle, SpilledRecording, Status};
 use crate::trace::Trace;
 use std::fmt;
 use std::path::PathBuf;
@@ -84,19 +84,27 @@ impl KinetoGuard {
         Profiler::new(session).stop()
     }
 
-    /// Ends the recording, starts the next one, which goes to `output`, and then writes the ended one to its own output.
+    /// Ends the recording, starts the next one, which goes to `output`, and then writes the ended one to its own output, with a
+    /// message about errors.
     ///
-    /// If the next recording cannot be written, the running one continues.
+    /// # Errors
+    /// Why the next recording cannot be written, and the running one continues; or why it cannot be started.
     pub(crate) fn start_next(&self, output: PathBuf) -> Result<(), Error> {
         let Some(session) = self.session.get() else { return Ok(()) };
         let next = session.reserve_output(&output)?;
         let path = session.output_path();
         let _ending = session.writes.begin_ending();
-        let ended = session.finish(true);
-        session.set_output(next);
+        let ended = match session.finish(true) {
+            Err(error) if error.kind() != ErrorKind::NotActive => return Err(error),
+            ended => ended.ok(),
+        };
+        let parts = session.spill.take_last(session);
+        let _claim = session.set_output(next);
         let started = session.begin_schedule();
-        if let Ok(Ending::Recording(trace)) = ended {
-            write_recording(session, trace, path, str::to_owned)?;
+        if let Some(Ending::Recording(trace)) = ended {
+            let parts = parts.and_then(|parts| parts.when_written(session.spill_deadline()));
+            // Errors have been reported.
+            let _ = write_recording(session, trace, parts, path, str::to_owned);
         }
         started
     }
@@ -205,7 +213,8 @@ fn end_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> St
     match session.finish(true) {
         Ok(Ending::Recording(trace)) => {
             let path = session.output_path().filter(|_| !at_end || session.writes_at_end());
-            write_recording(session, trace, path, why_empty)?;
+            let parts = session.spill.take_ended(session, session.spill_deadline());
+            write_recording(session, trace, parts, path, why_empty)?;
         }
         // The error has been reported.
         Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),
@@ -221,10 +230,10 @@ fn end_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> St
 fn write_recording(
     session: &Session,
     trace: Trace,
+    parts: Option<Arc<SpilledRecording>>,
     path: Option<PathBuf>,
     why_empty: impl Fn(&str) -> String,
 ) -> Result<(), Error> {
-    let parts = session.spill.take_ended(session, session.spill_deadline());
     let why = session.why_empty(&trace);
     // A part that cannot be written keeps it, also if the rest is empty and not written.
     let _live = why.as_ref().and_then(|_| trace.contents().recorded.live_file().cloned());

@@ -28,7 +28,7 @@ use crate::schedule::Schedule;
 use crate::session::{self, NamedObserver, OutputClaim, Session, SessionObserver, SessionOptions};
 use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
-use crate::write::sink::{OneWriter, Sinks};
+use crate::write::sink::{Sinks, Writers};
 use kineto_trace::activity::{ActivityTypes, RecordScope};
 use std::fmt;
 use std::io::Write;
@@ -256,7 +256,9 @@ impl KinetoLayerBuilder {
     /// # }
     /// ```
     pub fn writer(self, writer: impl Write + Send + 'static) -> Self {
-        self.sink(OneWriter::SCHEME, OneWriter::new(writer)).output(OneWriter::URL)
+        let writers = Writers::default();
+        let output = writers.add(Box::new(writer));
+        self.sink(Writers::SCHEME, writers).output(output)
     }
 
     /// Changes the events of all traces. `edit` is called with each slice, instant and set of counter values whenever a trace

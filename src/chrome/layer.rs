@@ -1,7 +1,9 @@
 //! The layer: this crate's own, with names and categories from the program's functions.
 
 use crate::layer::KinetoLayer;
+use std::cell::Cell;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Dispatch, Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -45,6 +47,22 @@ where
     }
 }
 
+/// The number of spans of which a thread knows the texts. Those of another span are recorded again.
+const KNOWN_SPANS: usize = 64;
+
+/// A span whose texts a recording has: its id, the epoch, and a hash of the texts.
+type KnownLabel = (u64, u64, u64);
+
+thread_local! {
+    static KNOWN: [Cell<KnownLabel>; KNOWN_SPANS] = const { [const { Cell::new((0, 0, 0)) }; KNOWN_SPANS] };
+}
+
+/// Returns what the thread knows at the place of a span.
+fn with_known<R>(span: u64, with: impl FnOnce(&Cell<KnownLabel>) -> R) -> Option<R> {
+    let place = usize::try_from(span).unwrap_or_default() % KNOWN_SPANS;
+    KNOWN.with(|known| known.get(place).map(with))
+}
+
 impl<S> ChromeLayer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
@@ -55,16 +73,34 @@ where
 
     /// Returns whether there is a recording that needs texts.
     fn needs_labels(&self) -> bool {
-        !self.labels.0.is_empty() && self.layer.is_recording()
+        !self.labels.0.is_empty() && self.layer.epoch() != 0
     }
 
-    /// Records the texts of a span that is entered: not at its creation, because the functions may read what other layers
-    /// store then.
-    fn label_span(&self, id: &Id, ctx: &Context<'_, S>) {
-        if let Some(span) = ctx.span(id) {
-            self.layer.record_added(&span, &self.labels.texts_for(&EventOrSpan::Span(&span)), ctx);
+    /// Records the texts of a span, unless the recording has the same.
+    ///
+    /// It runs when the span is entered, because the functions may read what other layers store at its creation; and, with
+    /// `if_unknown`, when it is exited, in case the recording has begun in between.
+    fn label_span(&self, id: &Id, if_unknown: bool, ctx: &Context<'_, S>) {
+        let Some(span) = ctx.span(id) else { return };
+        let Some(known_as) = self.layer.recorded_span(&span, ctx) else { return };
+        let epoch = self.layer.epoch();
+        let before = with_known(known_as, Cell::get).filter(|known| (known.0, known.1) == (known_as, epoch));
+        if if_unknown && before.is_some() {
+            return;
+        }
+        let texts = self.labels.texts_for(&EventOrSpan::Span(&span));
+        let label = (known_as, epoch, hash_of(&texts));
+        if before != Some(label) {
+            self.layer.record_added(&span, &texts, ctx);
+            with_known(known_as, |known| known.set(label));
         }
     }
+}
+
+fn hash_of(texts: &[String]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    texts.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl<S> Layer<S> for ChromeLayer<S>
@@ -94,12 +130,15 @@ where
 
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         if self.needs_labels() {
-            self.label_span(id, &ctx);
+            self.label_span(id, false, &ctx);
         }
         self.layer.on_enter(id, ctx);
     }
 
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
+        if self.needs_labels() {
+            self.label_span(id, true, &ctx);
+        }
         self.layer.on_exit(id, ctx);
     }
 

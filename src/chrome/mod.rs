@@ -8,11 +8,12 @@
 //! tracing_subscriber::registry().with(chrome_layer).init();
 //! ```
 //!
-//! Names, defaults and panics are those of tracing-chrome 0.7. The trace is Kineto's, with the GPU work that spans launched,
+//! Names and defaults are those of tracing-chrome 0.7. The trace is Kineto's, with the GPU work that spans launched,
 //! and everything that [`KinetoLayer`] reads from the environment applies here too. It differs as follows:
 //!
 //! - Records stay in memory, up to 512 MiB ([`Overflow::Stop`](crate::Overflow::Stop)), and the file is written when the guard
-//!   is dropped, or when the process exits without that. `KINETO_OVERFLOW=spill` moves them to disk meanwhile.
+//!   is dropped, or when the process exits without that. `KINETO_OVERFLOW=spill` moves them to disk
+//!   meanwhile, if the trace goes to a file.
 //! - A span is one complete event, not two; its category is an [activity type](crate::ActivityType), and the target is the
 //!   argument `target`. The text of [`category_fn`](ChromeLayerBuilder::category_fn) is the argument `category`.
 //! - With [`include_args`](ChromeLayerBuilder::include_args), an event that has a message is named by it.
@@ -28,7 +29,8 @@ pub use layer::{ChromeLayer, EventOrSpan};
 use crate::callsite::NAME_FIELD;
 use crate::config::AsyncSpans;
 use crate::layer::KinetoLayer;
-use guard::{Writers, default_file};
+use crate::write::sink::Writers;
+use guard::default_file;
 use layer::{Labels, NameFn};
 use std::fmt;
 use std::io::Write;
@@ -129,7 +131,7 @@ where
     /// Sets the function that names spans and events. Default: their own names.
     ///
     /// It is called before each enter of a span, and for each event, while a recording runs. All slices of a span have the
-    /// name that it returned last.
+    /// name that it returned last. A field `kineto.name` of the program wins.
     ///
     /// ```
     /// use tracing_kineto::chrome::{ChromeLayerBuilder, EventOrSpan};
@@ -183,14 +185,14 @@ where
                 (Some(_), Some(_)) => &[NAME_FIELD, CATEGORY_FIELD],
             })
             .sink(Writers::SCHEME, writers.clone())
-            .output(output);
+            .output(output.as_path());
         let (layer, guard) = match builder.build() {
             Ok(built) => built,
             #[expect(clippy::panic, reason = "as in tracing-chrome, whose `build` returns no error")]
             Err(error) => panic!("the trace cannot be recorded: {error}"),
         };
         let labels = Labels(self.name_fn.into_iter().chain(self.category_fn).collect());
-        (ChromeLayer::new(layer, labels), FlushGuard::new(guard, writers))
+        (ChromeLayer::new(layer, labels), FlushGuard::new(guard, writers, output))
     }
 }
 

@@ -79,6 +79,8 @@ impl<'a> Encoder<'a> {
     pub(crate) fn put_added(&mut self, texts: &[impl AsRef<str>]) {
         let first = self.site.metadata.fields().len();
         (first..FIELDS_MAX).zip(texts).for_each(|(field, text)| self.put_bounded(field, text.as_ref()));
+        // Those that do not fit are lost.
+        self.cut += (first + texts.len()).saturating_sub(FIELDS_MAX.max(first)) as u64;
     }
 
     fn put_bounded(&mut self, field: usize, text: &str) {

@@ -56,9 +56,9 @@ impl KinetoLayer {
         KinetoLayer::new(Arc::new(Recorder::inert()))
     }
 
-    /// Returns whether a recording is running.
-    pub(crate) fn is_recording(&self) -> bool {
-        self.recorder.epoch() != 0
+    /// Returns the number of the running recording, 0 if nothing is recorded; no other recording of the process has it.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.recorder.epoch()
     }
 
     /// Returns whether observers receive this thread's spans; in a forked child, not those of its parent's recording.
@@ -549,6 +549,15 @@ impl KinetoLayer {
         self.put_values(id, site, ctx, hook, |encoder| values.record(encoder));
     }
 
+    /// Returns the id by which the recording knows a span, if it records that.
+    pub(crate) fn recorded_span<S>(&self, span: &SpanRef<'_, S>, ctx: &Context<'_, S>) -> Option<u64>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let hook = self.hook_if_recorded(self.recorder.epoch())?;
+        hook.site_for(span.metadata()).is_recorded().then(|| find_span_id(&span.id(), ctx, hook)).flatten()
+    }
+
     /// Records texts for the fields that the layer adds to every callsite; each replaces an earlier one of the span.
     pub(crate) fn record_added<S>(&self, span: &SpanRef<'_, S>, added: &[String], ctx: &Context<'_, S>)
     where
@@ -577,17 +586,25 @@ impl KinetoLayer {
         encode(&mut encoder);
         encoder.finish(&self.recorder);
         let payload = words.as_slice();
-        if !payload.is_empty() {
-            let key = id.into_u64();
-            let known = find::lookup_span_id(ctx, &hook, key).or_else(|| {
-                // Created while nothing was recorded, and not entered since.
-                find::find_span(ctx, &hook, key);
-                find::lookup_span_id(ctx, &hook, key)
-            });
-            hook.drop_handed_span();
-            if let Some(span) = known.filter(|span| *span != 0) {
-                hook.put_fields(Head::new(Tag::Values, 0, site.index), [span, clock::now().0, 0], payload);
-            }
+        if !payload.is_empty()
+            && let Some(span) = find_span_id(id, ctx, hook)
+        {
+            hook.put_fields(Head::new(Tag::Values, 0, site.index), [span, clock::now().0, 0], payload);
         }
     }
+}
+
+/// Returns the id by which the recording knows a span.
+fn find_span_id<S>(id: &Id, ctx: &Context<'_, S>, hook: Hook<'_>) -> Option<u64>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let key = id.into_u64();
+    let known = find::lookup_span_id(ctx, &hook, key).or_else(|| {
+        // Created while nothing was recorded, and not entered since.
+        find::find_span(ctx, &hook, key);
+        find::lookup_span_id(ctx, &hook, key)
+    });
+    hook.drop_handed_span();
+    known.filter(|span| *span != 0)
 }

@@ -14,7 +14,7 @@ use crate::text::count_with_noun;
 use crate::time::UtcTime;
 use crate::trace::Trace;
 use crate::write::file::stem_and_end;
-use crate::write::sink::OneWriter;
+use crate::write::sink::Writers;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,7 +132,7 @@ pub(crate) fn can_dump(output: &Output, has_handler: bool) -> bool {
 
 /// Returns whether an output is a device or the program's writer, so that there is no folder for other files.
 fn is_one_stream(output: &Path) -> bool {
-    ["/dev", "/proc"].iter().any(|folder| output.starts_with(folder)) || output == Path::new(OneWriter::URL)
+    ["/dev", "/proc"].iter().any(|folder| output.starts_with(folder)) || Writers::is_url(output)
 }
 
 /// Returns `<stem>_<pid>_<UTC>_<number>_<reason><extensions>`, next to the output. Those of one process sort by time.

@@ -45,12 +45,12 @@ pub(crate) use requests::RequestHandler;
 pub(crate) use retention::{KeptFiles, remove_old_file};
 #[cfg(target_os = "linux")]
 pub(crate) use saving::Patience;
-pub(crate) use spill::part_bytes_max;
+pub(crate) use spill::{SpilledRecording, part_bytes_max};
 pub(crate) use steps::{Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;
 
 use crate::collector::{CollectorReport, CollectorSet};
-use crate::config::{Config, Mode, Output, PlaceholderValues};
+use crate::config::{Config, Mode, Output, Overflow, PlaceholderValues};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::recorder::Recorder;
@@ -175,6 +175,10 @@ impl Session {
     /// Reserves a file for the next recording, after a check that it can be written.
     pub(crate) fn reserve_output(&self, output: &Path) -> Result<NextOutput, Error> {
         let path = self.recording.check_output(output)?;
+        if self.settings.next_config().overflow == Overflow::Spill && !Sinks::is_file(&path) {
+            let why = "OVERFLOW=spill writes a file for each part; name a file, or unset OVERFLOW";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         let claim = Sinks::is_file(&path).then(|| OutputClaim::try_claim(&path));
         if let Some(None) = claim {
             let why = format!("another layer of the process writes {}; name another file", path.display());
@@ -183,10 +187,10 @@ impl Session {
         Ok(NextOutput { path, claim: claim.flatten() })
     }
 
-    /// Sends the next recording to a reserved output.
-    pub(crate) fn set_output(&self, next: NextOutput) {
+    /// Sends the next recording to a reserved output; returns the claim on the output before.
+    pub(crate) fn set_output(&self, next: NextOutput) -> Option<OutputClaim> {
         self.settings.set_output(Output::Exact(next.path));
-        self.set_claim(next.claim);
+        std::mem::replace(&mut *self.claim.lock(), next.claim)
     }
 
     /// Returns the output with its placeholders replaced by these values.

@@ -161,12 +161,17 @@ impl SpillControl {
     /// Returns the recording that has ended last, if a part of it was moved. Waits for the segment that is being written, at
     /// most until `deadline`. The segments of earlier recordings are left on disk.
     pub(crate) fn take_ended(&self, session: &Session, deadline: Instant) -> Option<Arc<SpilledRecording>> {
+        self.take_last(session)?.when_written(deadline)
+    }
+
+    /// Returns the recording that has ended last. The segments of earlier recordings are left on disk.
+    pub(crate) fn take_last(&self, session: &Session) -> Option<Arc<SpilledRecording>> {
         let mut ended = std::mem::take(&mut *self.ended.lock());
         let last = ended.pop();
         for recording in ended {
             recording.leave_on_disk(session, None, None);
         }
-        last.inspect(|recording| recording.wait(deadline)).filter(|recording| !recording.is_empty())
+        last
     }
 
     /// Leaves the parts of recordings that have ended on disk, unless [`write_parts`](Session::write_parts) has taken them.
@@ -418,12 +423,13 @@ impl SpilledRecording {
         Ok(path)
     }
 
-    /// Waits for the segment that is being written, at most until `deadline`.
-    fn wait(&self, deadline: Instant) {
+    /// Waits for the segment that is being written, at most until `deadline`; returns the recording if a part of it was moved.
+    pub(crate) fn when_written(self: Arc<Self>, deadline: Instant) -> Option<Arc<SpilledRecording>> {
         const INTERVAL: Duration = Duration::from_millis(1);
         while self.lock().is_writing && Instant::now() < deadline {
             std::thread::sleep(INTERVAL);
         }
+        (!self.is_empty()).then_some(self)
     }
 
     /// Writes a part as a segment, unless `deadline` is over; returns whether it is on disk. If not, the live file keeps its records.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::file::{self, Contents, Destination, FileContent, Format};
 use crate::error::{Error, ErrorKind};
@@ -44,22 +44,52 @@ where
     }
 }
 
-/// Provides one writer, once.
-pub(crate) struct OneWriter(Mutex<Option<Box<dyn Write + Send>>>);
+/// Writers of the program, each of which receives one trace.
+#[derive(Clone, Default)]
+pub(crate) struct Writers(Arc<Mutex<WaitingWriters>>);
 
-impl OneWriter {
+#[derive(Default)]
+struct WaitingWriters {
+    by_url: BTreeMap<PathBuf, Box<dyn Write + Send>>,
+    added: usize,
+}
+
+impl Writers {
     pub(crate) const SCHEME: &str = "writer";
-    pub(crate) const URL: &str = "writer://trace.json";
 
-    pub(crate) fn new(writer: impl Write + Send + 'static) -> OneWriter {
-        OneWriter(Mutex::new(Some(Box::new(writer))))
+    /// Keeps a writer until its trace is written; returns the URL of that output.
+    pub(crate) fn add(&self, writer: Box<dyn Write + Send>) -> PathBuf {
+        let mut waiting = self.lock();
+        waiting.added += 1;
+        let url = match waiting.added {
+            1 => PathBuf::from("writer://trace.json"),
+            number => PathBuf::from(format!("writer://trace.{number}.json")),
+        };
+        waiting.by_url.insert(url.clone(), writer);
+        url
+    }
+
+    /// Drops the writer of an output that receives no trace any more.
+    pub(crate) fn remove(&self, output: &Path) {
+        let writer = self.lock().by_url.remove(output);
+        // It is the program's code, which may use this list.
+        drop(writer);
+    }
+
+    /// Returns whether an output is a writer.
+    pub(crate) fn is_url(output: &Path) -> bool {
+        output.to_str().and_then(split_scheme).is_some_and(|(scheme, _)| scheme == Writers::SCHEME)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WaitingWriters> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl TraceSink for OneWriter {
-    fn open(&self, _url: &str) -> io::Result<Box<dyn Write + Send>> {
-        let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        writer.ok_or_else(|| io::Error::other("the writer has received a trace already; give each builder its own"))
+impl TraceSink for Writers {
+    fn open(&self, url: &str) -> io::Result<Box<dyn Write + Send>> {
+        let writer = self.lock().by_url.remove(Path::new(url));
+        writer.ok_or_else(|| io::Error::other("the writer has received a trace already; give each trace its own"))
     }
 }
 
@@ -185,8 +215,12 @@ impl fmt::Debug for Sinks {
 /// Splits `target` into itself, its scheme and the rest after `://`, if it is a URL.
 fn split_url(target: &Path) -> Option<(&str, &str, &str)> {
     let url = target.to_str()?;
-    let (scheme, rest) = url.split_once("://")?;
-    is_scheme(scheme).then_some((url, scheme, rest))
+    let (scheme, rest) = split_scheme(url)?;
+    Some((url, scheme, rest))
+}
+
+fn split_scheme(url: &str) -> Option<(&str, &str)> {
+    url.split_once("://").filter(|(scheme, _)| is_scheme(scheme))
 }
 
 fn is_scheme(text: &str) -> bool {

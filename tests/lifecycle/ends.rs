@@ -18,6 +18,9 @@ fn slices(path: &Path) -> usize {
     Events::read(path).unwrap().iter().filter(|event| event.name() == "work").count()
 }
 
+/// More spans than fit into a part of the smallest limit.
+const PARTED: usize = 60_000;
+
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("drop", |folder| {
         let _guard = record(folder);
@@ -38,6 +41,16 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         tracing_subscriber::registry().with(layer).init();
         work();
         exit(7);
+    }),
+    ("parts_as_tracing_chrome", |folder| {
+        std::env::set_current_dir(folder).unwrap();
+        let (layer, guard) = ChromeLayerBuilder::new().file(OUTPUT).build();
+        tracing_subscriber::registry().with(layer).init();
+        (0..PARTED).for_each(|_| work());
+        guard.start_new(Some(Box::new(std::io::sink())));
+        (0..PARTED).for_each(|_| work());
+        guard.start_new(None);
+        work();
     }),
     ("exit_in_a_dump", |folder| {
         let guard = record(folder);
@@ -324,6 +337,16 @@ pub(crate) const TESTS: &[Test] = &[
         let played = play("exit_as_tracing_chrome");
         assert_eq!((played.status.code(), played.files()), (Some(7), vec![OUTPUT.to_owned()]), "{}", played.stderr);
         assert_eq!(played.file(OUTPUT).slices("work"), 1);
+    }),
+    ("layer_of_tracing_chrome_writes_all_parts", || {
+        let env = [("KINETO_OVERFLOW", "spill"), ("KINETO_BUFFER_LIMIT_MB", "8")];
+        let played = play_with("parts_as_tracing_chrome", &env).succeeded();
+        let refused = "OVERFLOW=spill writes a file for each part";
+        assert!(played.stderr.contains(refused), "{}", played.stderr);
+        let (last, parts): (Vec<_>, Vec<_>) = played.files().into_iter().partition(|file| file.starts_with("trace-"));
+        assert!(parts.len() > 1 && parts.iter().all(|file| file.ends_with(".json")), "{parts:?}: {}", played.stderr);
+        let slices = |files: &[String]| files.iter().map(|file| played.file(file).slices("work")).sum::<usize>();
+        assert_eq!((slices(&parts), slices(&last)), (2 * PARTED, 1));
     }),
     #[cfg(feature = "gzip")]
     ("two_recordings_are_both_written_at_exit", || {

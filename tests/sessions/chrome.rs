@@ -16,11 +16,11 @@ use tracing_subscriber::prelude::*;
 
 type Builder = ChromeLayerBuilder<Registry>;
 
-/// A writer that keeps what it receives.
+/// What a writer has received.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct Written(Arc<Mutex<Vec<u8>>>);
 
-impl Kept {
+impl Written {
     fn events(&self) -> Events {
         Events::from_reader(self.0.lock().unwrap().as_slice()).unwrap()
     }
@@ -30,7 +30,7 @@ impl Kept {
     }
 }
 
-impl Write for Kept {
+impl Write for Written {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -48,9 +48,9 @@ fn with_layer(builder: Builder, work: impl FnOnce(&FlushGuard)) -> FlushGuard {
 }
 
 fn record(builder: Builder, work: impl FnOnce()) -> Events {
-    let kept = Kept::default();
-    drop(with_layer(builder.writer(kept.clone()), |_| work()));
-    kept.events()
+    let written = Written::default();
+    drop(with_layer(builder.writer(written.clone()), |_| work()));
+    written.events()
 }
 
 fn names(events: &Events) -> Vec<&str> {
@@ -133,8 +133,8 @@ fn functions_name_and_classify_spans_and_events() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as bevy's function does; no layer here holds the lock")]
 fn name_function_reads_what_other_layers_store() {
-    let (kept, log) = (Kept::default(), Kept::default());
-    let builder = Builder::new().writer(kept.clone()).name_fn(Box::new(|what| match what {
+    let (written, log) = (Written::default(), Written::default());
+    let builder = Builder::new().writer(written.clone()).name_fn(Box::new(|what| match what {
         EventOrSpan::Event(event) => event.metadata().name().into(),
         EventOrSpan::Span(span) => match span.extensions().get::<FormattedFields<DefaultFields>>() {
             Some(fields) => format!("{}: {}", span.metadata().name(), fields.fields.as_str()),
@@ -152,13 +152,13 @@ fn name_function_reads_what_other_layers_store() {
         again.in_scope(|| ());
     });
     drop(guard);
-    let events = kept.events();
+    let events = written.events();
     assert_eq!(names(&events), ["system: name=\"physics\"", "plain: ", "again: n=1", "again: n=1"]);
 }
 
 #[test]
 fn names_survive_a_new_trace() {
-    let (first, second) = (Kept::default(), Kept::default());
+    let (first, second) = (Written::default(), Written::default());
     let builder = Builder::new().writer(first.clone()).name_fn(Box::new(|what| match what {
         EventOrSpan::Event(_) => "event".into(),
         EventOrSpan::Span(_) => "named".into(),
@@ -177,14 +177,14 @@ fn names_survive_a_new_trace() {
 #[test]
 fn async_style_adds_tracks() {
     for (style, tracks) in [(TraceStyle::Threaded, 0), (TraceStyle::Async, 1)] {
-        let kept = Kept::default();
-        drop(with_layer(Builder::new().trace_style(style).writer(kept.clone()), |_| {
+        let written = Written::default();
+        drop(with_layer(Builder::new().trace_style(style).writer(written.clone()), |_| {
             // Two polls, and a last enter to drop the future.
             let span = info_span!("future");
             (0..3).for_each(|_| span.in_scope(|| ()));
         }));
-        assert_eq!(names(&kept.events()), ["future"; 2], "{style:?}");
-        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(names(&written.events()), ["future"; 2], "{style:?}");
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.matches(r#""ph":"b""#).count(), tracks, "{style:?}: {text}");
     }
 }
@@ -193,31 +193,53 @@ fn async_style_adds_tracks() {
 fn files_are_flushed_and_replaced_by_new_ones() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.json");
-    let kept = Kept::default();
+    let written = Written::default();
     drop(with_layer(Builder::new().file(&path), |guard| {
         info_span!("first").in_scope(|| ());
         guard.flush();
         assert_eq!(names(&read(&path)), ["first"]);
         info_span!("second").in_scope(|| ());
-        guard.start_new(Some(Box::new(kept.clone())));
+        guard.start_new(Some(Box::new(written.clone())));
         assert_eq!(names(&read(&path)), ["first", "second"]);
         info_span!("third").in_scope(|| ());
         guard.flush();
-        assert!(kept.is_empty(), "a writer receives its trace once");
+        assert!(written.is_empty(), "a writer receives its trace once");
     }));
-    assert_eq!((names(&read(&path)), names(&kept.events())), (vec!["first", "second"], vec!["third"]));
+    assert_eq!((names(&read(&path)), names(&written.events())), (vec!["first", "second"], vec!["third"]));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn span_open_across_two_traces_is_in_both() {
-    let (first, second) = (Kept::default(), Kept::default());
-    drop(with_layer(Builder::new().writer(first.clone()), |guard| {
+    let (first, second) = (Written::default(), Written::default());
+    let builder = Builder::new().writer(first.clone()).name_fn(Box::new(|_| "named".into()));
+    drop(with_layer(builder.category_fn(Box::new(|_| "category".into())), |guard| {
         let open = info_span!("open").entered();
         guard.start_new(Some(Box::new(second.clone())));
         drop(open);
     }));
-    assert_eq!((names(&first.events()), names(&second.events())), (vec!["open"], vec!["open"]));
+    for events in [first.events(), second.events()] {
+        assert_eq!(names(&events), ["named"]);
+        assert_eq!(arg(&events, "named", "category").as_deref(), Some("category"));
+    }
+}
+
+#[test]
+fn writer_of_an_empty_trace_is_dropped_unused() {
+    let (folder, unused) = (tempfile::tempdir().unwrap(), Written::default());
+    let path = folder.path().join("app.json");
+    drop(with_layer(Builder::new().file(&path), |guard| {
+        info_span!("first").in_scope(|| ());
+        guard.start_new(Some(Box::new(unused.clone())));
+        let last = Written::default();
+        guard.start_new(Some(Box::new(last.clone())));
+        assert_eq!(Arc::strong_count(&unused.0), 1, "nothing was recorded for it");
+        info_span!("last").in_scope(|| ());
+        guard.start_new(Some(Box::new(unused.clone())));
+        assert_eq!(names(&last.events()), ["last"]);
+    }));
+    assert_eq!((names(&read(&path)), Arc::strong_count(&unused.0)), (vec!["first"], 1));
+    assert!(unused.is_empty());
 }
 
 #[test]
