@@ -24,6 +24,12 @@ pub(in crate::collector) trait RecordingApi: fmt::Debug + Send + Sync + 'static 
     /// Pops the id that was pushed last on the calling thread; returns `false` if there is none.
     fn pop_id(&self) -> bool;
 
+    /// Notes that the calling thread enters an annotation, whose id was pushed.
+    fn begin_annotation(&self, _id: u64) {}
+
+    /// Notes that the calling thread leaves the annotation that it entered last.
+    fn end_annotation(&self) {}
+
     /// Reads the clock of the records.
     fn timestamp(&self) -> Option<u64>;
 }
@@ -73,6 +79,20 @@ impl<A: RecordingApi + KindSwitch> Recording for BufferedRecording<A> {
         if !self.is_over.load(Ordering::Relaxed) {
             self.api.pop_id();
         }
+    }
+
+    fn push_annotation(&self, id: CorrelationId) -> bool {
+        let is_pushed = self.push(id);
+        if is_pushed {
+            self.api.begin_annotation(id.0);
+        }
+        is_pushed
+    }
+
+    fn pop_annotation(&self) {
+        // Also after the end, when the thread still holds it.
+        self.api.end_annotation();
+        self.pop();
     }
 
     fn pause(&self) {

@@ -133,6 +133,17 @@ impl Driver {
         let _ = unsafe { pop(&raw mut popped) };
     }
 
+    /// Waits for the work of the calling thread's context. Its errors are those of the work, which the program sees too.
+    pub(crate) fn wait_for_context(&self) {
+        type Synchronize = unsafe extern "C" fn() -> c_uint;
+        // SAFETY: the CUDA driver API gives the function this type.
+        let synchronize: Option<Synchronize> = unsafe { self.library.resolve_function(c"cuCtxSynchronize") };
+        if let Some(synchronize) = synchronize {
+            // SAFETY: it takes no pointer.
+            let _ = unsafe { synchronize() };
+        }
+    }
+
     /// Returns whether it has the entry point that CUPTI 13.2 and later need; without it, they end the process.
     pub(crate) fn has_export_table(&self) -> bool {
         self.library.path_by_symbol(c"cuGetExportTable").is_some()

@@ -1,11 +1,11 @@
 //! Callbacks of CUPTI, which run on any thread, inside any CUDA call of the program. They do not panic, block, or
-//! call CUDA, except where kernels are measured ([`range`](super::range)): then a launch waits for its turn. Enabling
+//! call CUDA, except where metrics are measured ([`range`](super::range)): then a launch waits for its turn, or for work. Enabling
 //! activity kinds in a callback is allowed: NVIDIA's own tools do it.
 #![allow(unsafe_code, reason = "foreign code calls these functions with pointers")]
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
-use super::range::{self, BegunCall, EndedLaunch};
+use super::range::{self, BegunCall, EndedCall};
 use super::shared::{BufferInfo, each_layout};
 use crate::collector::library::contained::in_callback;
 use std::ffi::{CStr, c_char, c_void};
@@ -86,15 +86,15 @@ struct CallData {
     correlation: u32,
 }
 
-/// Passes a call that begins to the measuring of kernels.
+/// Passes a call that begins to the measuring of kernels or annotations.
 fn measure_begun_call(function: (u32, u32), data: *const c_void) {
     // SAFETY: in these domains the data has this layout in all versions.
     let context = unsafe { (*data.cast::<CallData>()).context }.addr();
     in_callback(|| HUB.measure_begun_call(&BegunCall { function, context }));
 }
 
-/// Ends the launch that the calling thread is in.
-fn end_launch(data: *const c_void) {
+/// Ends the watched call that the calling thread is in.
+fn end_call(data: *const c_void) {
     // SAFETY: in these domains the data has this layout in all versions.
     let data = unsafe { &*data.cast::<CallData>() };
     // SAFETY: when a call returns, this is null or the address of its result.
@@ -105,14 +105,14 @@ fn end_launch(data: *const c_void) {
         // SAFETY: of a launch, this is the kernel's name, a C string that lives as long as the kernel.
         unsafe { CStr::from_ptr(data.symbol) }.to_string_lossy().into_owned()
     };
-    in_callback(|| range::end_launch(&EndedLaunch { failed, correlation: data.correlation, kernel: &kernel }));
+    in_callback(|| range::end_call(&EndedCall { failed, correlation: data.correlation, kernel: &kernel }));
 }
 
 /// The first field of the data when a call returns.
 const EXIT: u32 = 1;
 
-/// A CUDA call begins or returns. The subscription covers [`UNLOADS`], [`MARKS`] if ranges are recorded, launches
-/// if kernels are measured, and all driver functions during teardown.
+/// A CUDA call begins or returns. The subscription covers [`UNLOADS`], [`MARKS`] if ranges are recorded, calls
+/// that submit work if metrics are measured, and all driver functions during teardown.
 pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function: u32, data: *const c_void) {
     if !matches!(domain, DRIVER | RUNTIME) || data.is_null() {
         return;
@@ -127,10 +127,10 @@ pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function:
     }
     if site == EXIT {
         // Also after the recording, since CUPTI replays kernels until then.
-        if range::is_in_launch((domain, function)) {
-            end_launch(data);
+        if range::is_in_call((domain, function)) {
+            end_call(data);
         }
-    } else if HUB.measures_kernels() {
+    } else if HUB.measures_ranges() {
         measure_begun_call((domain, function), data);
     }
     // A range begins when its first call returns, and ends when its last call begins.

@@ -19,8 +19,8 @@ pub(super) static HUB: Hub = Hub {
     detaches: AtomicBool::new(false),
     range: Mutex::new(None),
     commands: Mutex::new(None),
-    measures_kernels: AtomicBool::new(false),
-    kernel_metrics: Mutex::new(None),
+    measures_ranges: AtomicBool::new(false),
+    range_metrics: Mutex::new(None),
     unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
     layouts: StatedLayouts::new(),
 };
@@ -38,9 +38,9 @@ pub(super) struct Hub {
     range: Mutex<Option<CaptureRange>>,
     /// The thread that reads records.
     commands: Mutex<Option<Arc<ReaderCommands>>>,
-    /// Whether kernels are measured.
-    measures_kernels: AtomicBool,
-    kernel_metrics: Mutex<Option<Arc<RangeMetrics>>>,
+    /// Whether kernels or annotations are measured.
+    measures_ranges: AtomicBool,
+    range_metrics: Mutex<Option<RangeMetrics>>,
     /// The numbers of the driver's functions that unload kernels.
     unload_functions: [AtomicU32; UNLOADS.len()],
     /// The layouts of the records in the buffers.
@@ -76,27 +76,40 @@ impl Hub {
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;
     }
 
-    /// Sets the measuring of kernels.
-    pub(super) fn set_kernel_metrics(&self, metrics: Option<Arc<RangeMetrics>>) {
-        self.measures_kernels.store(metrics.is_some(), Ordering::Release);
-        *self.kernel_metrics.lock().unwrap_or_else(PoisonError::into_inner) = metrics;
+    /// Sets the measuring of kernels or annotations.
+    pub(super) fn set_range_metrics(&self, metrics: Option<RangeMetrics>) {
+        self.measures_ranges.store(metrics.is_some(), Ordering::Release);
+        *self.range_metrics.lock().unwrap_or_else(PoisonError::into_inner) = metrics;
     }
 
-    /// Returns whether kernels are measured.
-    pub(super) fn measures_kernels(&self) -> bool {
-        self.measures_kernels.load(Ordering::Acquire)
+    /// Returns whether kernels or annotations are measured.
+    pub(super) fn measures_ranges(&self) -> bool {
+        self.measures_ranges.load(Ordering::Acquire)
     }
 
-    /// Measures the kernel of a call that begins.
+    /// Passes a call that begins to the measuring.
     pub(super) fn measure_begun_call(&self, call: &BegunCall) {
         if self.owner.is_inherited() {
             return;
         }
-        // Launches of several threads may wait for each other.
-        let metrics = self.kernel_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(metrics) = metrics {
+        if let Some(metrics) = self.range_metrics() {
             metrics.on_begun_call(call);
         }
+    }
+
+    /// Notes that the calling thread enters an annotation, which may be measured.
+    pub(super) fn begin_annotation(&self, slice: u64) {
+        if self.measures_ranges()
+            && !self.owner.is_inherited()
+            && let Some(metrics) = self.range_metrics()
+        {
+            metrics.begin_annotation(slice);
+        }
+    }
+
+    /// Returns the measuring. It acts without the lock: launches of several threads may wait for each other.
+    fn range_metrics(&self) -> Option<RangeMetrics> {
+        self.range_metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets the driver functions that unload kernels.
@@ -160,8 +173,8 @@ mod tests {
             detaches: AtomicBool::new(false),
             range: Mutex::new(None),
             commands: Mutex::new(None),
-            measures_kernels: AtomicBool::new(false),
-            kernel_metrics: Mutex::new(None),
+            measures_ranges: AtomicBool::new(false),
+            range_metrics: Mutex::new(None),
             unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
             layouts: StatedLayouts::new(),
         };

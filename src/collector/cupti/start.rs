@@ -128,7 +128,7 @@ impl Loaded {
         }
     }
 
-    /// Returns the functions that measure kernels.
+    /// Returns the functions that measure ranges.
     ///
     /// # Errors
     /// The library is too old.
@@ -136,10 +136,10 @@ impl Loaded {
         self.ranges.get_or_init(|| RangeLibrary::find(self)).as_ref().map_err(Unavailable::clone)
     }
 
-    /// Prepares the metrics of kernels, if the selection names some; without the types that exclude each other.
+    /// Prepares the metrics of kernels or annotations, if the selection names some; without the types that exclude each other.
     ///
     /// # Errors
-    /// Why no kernel can be measured, if nothing else is recorded.
+    /// Why nothing can be measured, if nothing else is recorded.
     fn plan_ranges(&self, selection: &mut Selection) -> Result<(Option<RangePlan>, Option<Unavailable>), Unavailable> {
         if !RangeSettings::is_named(&selection.options) {
             return Ok((None, None));
@@ -180,7 +180,7 @@ impl Loaded {
         let mut subscription = Subscription::new(subscriber, lease);
         if let Some(reason) = refused {
             capabilities.is_incomplete = true;
-            capabilities.notes.push(format!("kernels are not measured: {reason}"));
+            capabilities.notes.push(format!("metrics are not measured: {reason}"));
         }
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
         let mut measured = Capabilities { types: ActivityTypes::EMPTY, ..Capabilities::default() };

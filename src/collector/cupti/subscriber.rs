@@ -6,9 +6,10 @@
 
 use super::error::{BUSY, CuptiError};
 use super::ffi::{Api, DRIVER, Handle, OnCall};
+use super::hub::HUB;
 use super::selected_fields;
 use super::shared::{Attribute, NamedApi, SharedApi};
-use super::{callbacks, holders};
+use super::{callbacks, holders, range};
 use crate::collector::Unavailable;
 use crate::collector::buffered::kinds::KindSwitch;
 use crate::collector::buffered::recording::RecordingApi;
@@ -230,6 +231,14 @@ impl RecordingApi for Subscriber {
             Some(shared) => shared.pop_id(self.handle),
             None => self.api.pop_id(),
         }
+    }
+
+    fn begin_annotation(&self, slice: u64) {
+        HUB.begin_annotation(slice);
+    }
+
+    fn end_annotation(&self) {
+        range::end_annotation();
     }
 }
 

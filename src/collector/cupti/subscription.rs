@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) struct Subscription {
     pub(super) subscriber: Subscriber,
     kinds: Option<Arc<PausableKinds<Subscriber>>>,
-    ranges: Option<Arc<RangeMetrics>>,
+    ranges: Option<RangeMetrics>,
     /// The library was detached as a whole, including the subscription.
     is_detached: bool,
     /// Dropped last: then another recording may start.
@@ -28,13 +28,13 @@ impl Subscription {
         self.kinds = Some(kinds);
     }
 
-    /// Measures kernels until the end.
-    pub(super) fn set_ranges(&mut self, ranges: Arc<RangeMetrics>) {
-        HUB.set_kernel_metrics(Some(ranges.clone()));
+    /// Measures kernels or annotations until the end.
+    pub(super) fn set_ranges(&mut self, ranges: RangeMetrics) {
+        HUB.set_range_metrics(Some(ranges.clone()));
         self.ranges = Some(ranges);
     }
 
-    /// Ends the measuring of kernels.
+    /// Ends the measuring.
     pub(super) fn finish_ranges(&self) {
         if let Some(ranges) = &self.ranges {
             ranges.finish();
@@ -53,7 +53,7 @@ impl Drop for Subscription {
             kinds.disable_all();
         }
         HUB.pool.close();
-        HUB.set_kernel_metrics(None);
+        HUB.set_range_metrics(None);
         self.finish_ranges();
         // Nothing returns the buffers of a subscriber that no longer exists.
         if self.subscriber.is_shared() && HUB.pool.has_buffers_out() {

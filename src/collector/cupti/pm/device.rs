@@ -3,7 +3,7 @@
 use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
 use super::super::profiler::levels;
-use super::super::profiler::shapes::PM_SAMPLE;
+use super::super::profiler::shapes::METRIC_VALUES;
 use super::ffi::{PmApi, SamplerConfig, SamplerHandle};
 use super::settings::PmSettings;
 use crate::buffer::Loss;
@@ -367,7 +367,7 @@ impl DeviceSampling {
             *count = present;
             let kind = ActivityType::HardwareCounters;
             let (name, device, stream) = (*name, self.number, 0);
-            batch.counters(&CounterSample { kind, name, device, stream, at, shape: &PM_SAMPLE, words: &words });
+            batch.counters(&CounterSample { kind, name, device, stream, at, shape: &METRIC_VALUES, words: &words });
         }
     }
 

@@ -8,16 +8,17 @@ use kineto_trace::activity::ArgValue;
 #[derive(Debug)]
 #[repr(u8)]
 pub(in crate::collector::cupti) enum MetricShape {
+    /// Those of a sample, or of an annotation.
     Sample = 1,
     /// Those of a kernel, with the id of its launch.
     Range = 2,
 }
 
-pub(in crate::collector::cupti) static PM_SAMPLE: MetricShape = MetricShape::Sample;
+pub(in crate::collector::cupti) static METRIC_VALUES: MetricShape = MetricShape::Sample;
 pub(in crate::collector::cupti) static KERNEL_RANGE: MetricShape = MetricShape::Range;
 
 pub(in crate::collector) static LAYOUTS: [NamedLayout; 2] =
-    [("cupti.pm_sample", &PM_SAMPLE), ("cupti.kernel_range", &KERNEL_RANGE)];
+    [("cupti.pm_sample", &METRIC_VALUES), ("cupti.kernel_range", &KERNEL_RANGE)];
 
 /// The most metrics of a record, as many as it can hold.
 pub(in crate::collector::cupti) const MAX_METRICS: usize = 127;

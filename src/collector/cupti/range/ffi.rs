@@ -1,4 +1,4 @@
-//! Safe wrappers of CUPTI's range profiler, which measures each kernel of a context.
+//! Safe wrappers of CUPTI's range profiler, which measures kernels, or ranges of a context.
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
 use super::super::error::CuptiError;
@@ -22,6 +22,7 @@ params! {
     StopParams: 41 { profiler: Object, pass: usize, target_level: usize, all_submitted: u8 }
     DecodeParams: 32 { profiler: Object, dropped: usize }
     ImageInfoParams: 40 { image: *const u8, size: usize, ranges: usize }
+    PushRangeParams: 32 { profiler: Object, name: *const c_char }
 }
 
 functions! {
@@ -35,6 +36,8 @@ functions! {
     initialize_image = c"cuptiRangeProfilerCounterDataImageInitialize": Call<InitializeImageParams>;
     set_config = c"cuptiRangeProfilerSetConfig": Call<SetConfigParams>;
     start = c"cuptiRangeProfilerStart": Call<ProfilerParams>;
+    push_range = c"cuptiRangeProfilerPushRange": Call<PushRangeParams>;
+    pop_range = c"cuptiRangeProfilerPopRange": Call<ProfilerParams>;
     stop = c"cuptiRangeProfilerStop": Call<StopParams>;
     decode = c"cuptiRangeProfilerDecodeData": Call<DecodeParams>;
     image_info = c"cuptiRangeProfilerGetCounterDataInfo": Call<ImageInfoParams>;
@@ -46,11 +49,34 @@ functions! {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RangeHandle(usize);
 
-/// The most ranges of an image. A launch is one range; the other is for an unexpected one.
+/// What is measured as one range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::collector::cupti) enum RangeUnit {
+    Kernels,
+    Annotations,
+}
+
+/// The most ranges of an image. What is measured is one range; the other is for an unexpected one.
 const RANGES: usize = 2;
-/// A range for each kernel, and CUPTI repeats the kernel for each pass.
-const AUTO_RANGE: u32 = 1;
-const KERNEL_REPLAY: u32 = 2;
+
+impl RangeUnit {
+    /// Returns the name of several.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            RangeUnit::Kernels => "kernels",
+            RangeUnit::Annotations => "annotations",
+        }
+    }
+
+    /// Returns CUPTI's numbers: ranges by kernel, which CUPTI repeats for each pass, or by push and pop, where the caller
+    /// would repeat its work for a second pass.
+    fn range_and_replay(self) -> (u32, u32) {
+        match self {
+            RangeUnit::Kernels => (1, 2),
+            RangeUnit::Annotations => (2, 3),
+        }
+    }
+}
 
 impl RangeHandle {
     fn object(self) -> Object {
@@ -80,7 +106,7 @@ impl RangeApi {
         let _ = make_call("cuptiRangeProfilerDisable", self.disable, &mut ProfilerParams::new(profiler.object()));
     }
 
-    /// Makes an image for the values of one launch.
+    /// Makes an image for the values of one range.
     pub(super) fn new_image(&self, profiler: RangeHandle, names: &MetricNames) -> Result<CounterImage, CallFailure> {
         let nodes = u32::try_from(RANGES).unwrap_or(u32::MAX);
         let mut params = ImageSizeParams::new(profiler.object(), names.as_ptr(), names.count(), RANGES, nodes, 0);
@@ -88,10 +114,11 @@ impl RangeApi {
         Ok(CounterImage::new(params.size))
     }
 
-    /// Begins to measure: what the context launches from now on is replayed.
+    /// Begins to measure: what the context launches from now on is replayed, or counted after a push.
     pub(super) fn start(
         &self,
         profiler: RangeHandle,
+        unit: RangeUnit,
         config: &[u8],
         image: &mut CounterImage,
     ) -> Result<(), CallFailure> {
@@ -99,17 +126,33 @@ impl RangeApi {
         let mut params = InitializeImageParams::new(object, bytes, image.as_mut_ptr());
         make_call("cuptiRangeProfilerCounterDataImageInitialize", self.initialize_image, &mut params)?;
         let (size, image) = (config.len(), image.as_mut_ptr());
-        let (range, replay) = (AUTO_RANGE, KERNEL_REPLAY);
+        let (range, replay) = unit.range_and_replay();
         let mut params =
             SetConfigParams::new(object, size, config.as_ptr(), bytes, image, range, replay, RANGES, 1, 1, 0, 0);
         make_call("cuptiRangeProfilerSetConfig", self.set_config, &mut params)?;
         make_call("cuptiRangeProfilerStart", self.start, &mut ProfilerParams::new(object))
     }
 
-    /// Ends it, and moves the values into the image of the start; returns how many ranges it has.
-    pub(super) fn stop(&self, profiler: RangeHandle, image: &CounterImage) -> Result<usize, CallFailure> {
+    /// Begins a range of the program's own.
+    pub(super) fn push_range(&self, profiler: RangeHandle) -> Result<(), CallFailure> {
+        let mut params = PushRangeParams::new(profiler.object(), c"annotation".as_ptr());
+        make_call("cuptiRangeProfilerPushRange", self.push_range, &mut params)
+    }
+
+    /// Ends the range that was pushed last.
+    pub(super) fn pop_range(&self, profiler: RangeHandle) -> Result<(), CallFailure> {
+        make_call("cuptiRangeProfilerPopRange", self.pop_range, &mut ProfilerParams::new(profiler.object()))
+    }
+
+    /// Ends it, and moves the values into the image of the start; returns how many ranges it has. A pass that is not
+    /// complete has none.
+    pub(super) fn stop(&self, profiler: RangeHandle, unit: RangeUnit, image: &CounterImage) -> Result<usize, CallFailure> {
         let object = profiler.object();
-        make_call("cuptiRangeProfilerStop", self.stop, &mut StopParams::new(object, 0, 0, 0))?;
+        let mut stopped = StopParams::new(object, 0, 0, 0);
+        make_call("cuptiRangeProfilerStop", self.stop, &mut stopped)?;
+        if unit == RangeUnit::Annotations && stopped.all_submitted == 0 {
+            return Ok(0);
+        }
         make_call("cuptiRangeProfilerDecodeData", self.decode, &mut DecodeParams::new(object, 0))?;
         let mut params = ImageInfoParams::new(image.as_ptr(), image.bytes(), 0);
         make_call("cuptiRangeProfilerGetCounterDataInfo", self.image_info, &mut params).map(|()| params.ranges)
@@ -151,6 +194,7 @@ mod tests {
             (72, 74, 80, 88)
         );
         assert_eq!((offset_of!(StopParams, pass), offset_of!(StopParams, all_submitted)), (24, 40));
+        assert_eq!(offset_of!(PushRangeParams, name), 24);
         assert_eq!((offset_of!(DecodeParams, dropped), offset_of!(ImageInfoParams, ranges)), (24, 32));
     }
 }

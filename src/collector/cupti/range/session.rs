@@ -1,9 +1,9 @@
-//! The measuring of one context: a launch at a time, between the callbacks at its begin and at its end.
+//! The measuring of one context's kernels: a launch at a time, between the callbacks at its begin and at its end.
 
 use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
 use super::super::profiler::levels;
-use super::ffi::{RangeApi, RangeHandle};
+use super::ffi::{RangeApi, RangeHandle, RangeUnit};
 use crate::collector::cuda::Driver;
 use crate::collector::{DeviceDescription, Unavailable};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ struct SessionState {
 
 /// A context's counters, until they are released.
 #[derive(Debug)]
-struct ContextProfiler {
+pub(super) struct ContextProfiler {
     api: &'static RangeApi,
     handle: RangeHandle,
     image: CounterImage,
@@ -112,10 +112,8 @@ impl ContextSession {
         if state.failure.is_some() {
             return Err(MissReason::FailedBefore);
         }
-        let begun = state.open_profiler(api, self.context, names).and_then(|profiler| {
-            let ContextProfiler { handle, image, .. } = profiler;
-            api.start(*handle, &self.metrics.config, image)
-        });
+        let opened = state.open_profiler(api, self.context, names);
+        let begun = opened.and_then(|profiler| profiler.start(RangeUnit::Kernels, &self.metrics));
         match begun {
             Ok(()) => {
                 state.is_measuring = true;
@@ -137,7 +135,7 @@ impl ContextSession {
     /// Why there are no values.
     pub(super) fn end_launch(&self, names: &MetricNames) -> Result<Option<Vec<f64>>, CallFailure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = state.profiler.as_ref().map_or(Ok(None), |profiler| profiler.read_values(&self.metrics, names));
+        let values = state.profiler.as_ref().map_or(Ok(None), |profiler| profiler.read_values(RangeUnit::Kernels, &self.metrics, names));
         state.is_measuring = false;
         // After an error the next launch begins anew.
         if values.is_err() || state.is_closed {
@@ -168,11 +166,7 @@ impl SessionState {
     ) -> Result<&mut ContextProfiler, CallFailure> {
         let profiler = match self.profiler.take() {
             Some(profiler) => profiler,
-            None => {
-                let handle = api.enable(context)?;
-                let image = api.new_image(handle, names).inspect_err(|_| api.disable(handle))?;
-                ContextProfiler { api, handle, image }
-            }
+            None => ContextProfiler::open(api, context, names)?,
         };
         Ok(self.profiler.insert(profiler))
     }
@@ -180,15 +174,62 @@ impl SessionState {
     /// Releases the counters. The context must be current.
     fn release_counters(&mut self) {
         if let Some(profiler) = self.profiler.take() {
-            profiler.api.disable(profiler.handle);
+            profiler.release();
         }
     }
 }
 
 impl ContextProfiler {
-    fn read_values(&self, metrics: &DeviceMetrics, names: &MetricNames) -> Result<Option<Vec<f64>>, CallFailure> {
+    /// Reserves the counters of a context, which must be current.
+    pub(super) fn open(
+        api: &'static RangeApi,
+        context: usize,
+        names: &MetricNames,
+    ) -> Result<ContextProfiler, CallFailure> {
+        let handle = api.enable(context)?;
+        let image = api.new_image(handle, names).inspect_err(|_| api.disable(handle))?;
+        Ok(ContextProfiler { api, handle, image })
+    }
+
+    pub(super) fn start(&mut self, unit: RangeUnit, metrics: &DeviceMetrics) -> Result<(), CallFailure> {
+        self.api.start(self.handle, unit, &metrics.config, &mut self.image)
+    }
+
+    /// Starts, and begins the one range of an annotation.
+    pub(super) fn begin_range(&mut self, metrics: &DeviceMetrics) -> Result<(), CallFailure> {
+        self.start(RangeUnit::Annotations, metrics)?;
+        self.api.push_range(self.handle)
+    }
+
+    /// Ends that range, and returns its values; `None` if it has none.
+    pub(super) fn end_range(
+        &self,
+        metrics: &DeviceMetrics,
+        names: &MetricNames,
+    ) -> Result<Option<Vec<f64>>, CallFailure> {
+        self.api.pop_range(self.handle)?;
+        self.read_values(RangeUnit::Annotations, metrics, names)
+    }
+
+    /// Ends that range without its values.
+    pub(super) fn abandon_range(&self) {
+        let _ = self.api.pop_range(self.handle);
+        let _ = self.api.stop(self.handle, RangeUnit::Annotations, &self.image);
+    }
+
+    /// Releases the counters. The context must be current.
+    pub(super) fn release(self) {
+        self.api.disable(self.handle);
+    }
+
+    fn read_values(
+        &self,
+        unit: RangeUnit,
+        metrics: &DeviceMetrics,
+        names: &MetricNames,
+    ) -> Result<Option<Vec<f64>>, CallFailure> {
         // With further ranges, another launch ran meanwhile, and which is which is unknown.
-        if self.api.stop(self.handle, &self.image)? != 1 {
+        if self.api.stop(self.handle, unit, &self.image)? != 1 {
             return Ok(None);
         }
         let host = metrics.host.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,17 +1,25 @@
 //! The settings of range metrics.
 
 use super::super::profiler::shapes::MAX_METRICS;
+use super::ffi::RangeUnit;
 use crate::collector::{Options, Selection, Unavailable, Why};
-use kineto_trace::activity::ActivityType;
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 
 /// The settings of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::collector::cupti) struct RangeSettings {
     /// The metrics, such as `smsp__inst_executed.sum`, each once.
     pub(super) metrics: Vec<String>,
-    /// The most launches to measure; 0 for all.
+    pub(super) unit: RangeUnit,
+    /// The most ranges to measure; 0 for all.
     pub(super) max_ranges: u64,
 }
+
+/// The most metrics: a record also has the number of launches.
+const MOST: usize = MAX_METRICS - 1;
+/// The types whose rows have the metrics of annotations.
+const OF_ANNOTATIONS: ActivityTypes =
+    ActivityTypes::of(&[ActivityType::GpuUserAnnotation, ActivityType::ExternalCorrelation]);
 
 /// libkineto's default.
 const DEFAULT_MAX_RANGES: i64 = 1500;
@@ -37,9 +45,9 @@ impl RangeSettings {
         !options.list(METRICS).is_empty()
     }
 
-    /// Returns whether kernels are to be measured.
-    pub(in crate::collector::cupti) fn is_requested(options: &Options) -> bool {
-        Self::is_named(options) && options.flag("CUPTI_PROFILER_ENABLE_PER_KERNEL")
+    /// Returns whether kernels or annotations are to be measured.
+    pub(in crate::collector::cupti) fn is_requested(selection: &Selection) -> bool {
+        Self::is_named(&selection.options) && selection.types.is_superset(types_of(unit_of(&selection.options)))
     }
 
     /// Reads the settings.
@@ -54,25 +62,50 @@ impl RangeSettings {
                 metrics.push(name);
             }
         }
-        if !selection.types.contains(ActivityType::CudaProfilerRange) {
-            let message = "the type cuda_profiler_range is not selected, so CUPTI_PROFILER_METRICS has no effect";
-            return Err(Unavailable::new(Why::Disabled, message, "add cuda_profiler_range to ACTIVITY_TYPES"));
-        }
-        if !options.flag("CUPTI_PROFILER_ENABLE_PER_KERNEL") {
-            let message = "metrics of a range of several kernels need a program that repeats its work for each pass";
-            let advice = "set CUPTI_PROFILER_ENABLE_PER_KERNEL=true to measure each kernel";
-            return Err(Unavailable::new(Why::Unsupported, message, advice));
+        let unit = unit_of(options);
+        let missing: Vec<_> = types_of(unit).difference(selection.types).iter().map(|kind| kind.to_string()).collect();
+        if !missing.is_empty() {
+            let missing = missing.join(",");
+            let message = format!("CUPTI_PROFILER_METRICS of {} has no effect without {missing}", unit.plural());
+            return Err(Unavailable::new(Why::Disabled, message, format!("add {missing} to ACTIVITY_TYPES")));
         }
         if options.flag("TEARDOWN_CUPTI") {
-            let message = "TEARDOWN_CUPTI detaches CUPTI from the process while it measures kernels";
+            let message = "TEARDOWN_CUPTI detaches CUPTI from the process while it measures";
             return Err(Unavailable::new(Why::Unsupported, message, "unset TEARDOWN_CUPTI, or name no metrics"));
         }
-        if metrics.len() > MAX_METRICS {
+        if metrics.len() > MOST {
             let message = format!("CUPTI_PROFILER_METRICS names {} metrics", metrics.len());
-            return Err(Unavailable::new(Why::Unsupported, message, "name at most 127"));
+            return Err(Unavailable::new(Why::Unsupported, message, "name at most 126"));
         }
         let most = options.number("CUPTI_PROFILER_MAX_RANGES").unwrap_or(DEFAULT_MAX_RANGES);
-        Ok(RangeSettings { metrics, max_ranges: u64::try_from(most).unwrap_or(0) })
+        Ok(RangeSettings { metrics, unit, max_ranges: u64::try_from(most).unwrap_or(0) })
+    }
+
+    /// Checks the number of passes.
+    ///
+    /// # Errors
+    /// An annotation would have to be repeated.
+    pub(super) fn check_passes(&self, passes: usize) -> Result<(), Unavailable> {
+        if self.unit == RangeUnit::Kernels || passes == 1 {
+            return Ok(());
+        }
+        let message = format!("these metrics take {passes} passes, and an annotation runs once");
+        let advice = "name metrics that fit in one pass, which `kineto doctor --metrics A,B` shows, or set \
+                      CUPTI_PROFILER_ENABLE_PER_KERNEL=true to replay each kernel";
+        Err(Unavailable::new(Why::Unsupported, message, advice))
+    }
+}
+
+/// Returns what the metrics are measured of.
+fn unit_of(options: &Options) -> RangeUnit {
+    if options.flag("CUPTI_PROFILER_ENABLE_PER_KERNEL") { RangeUnit::Kernels } else { RangeUnit::Annotations }
+}
+
+/// Returns the types that must be selected.
+fn types_of(unit: RangeUnit) -> ActivityTypes {
+    match unit {
+        RangeUnit::Kernels => ActivityType::CudaProfilerRange.into(),
+        RangeUnit::Annotations => OF_ANNOTATIONS,
     }
 }
 
@@ -100,7 +133,12 @@ mod tests {
     fn unusable_settings_have_a_reason() {
         let mut by_annotation = selection(&["a.sum"]);
         by_annotation.options.set("CUPTI_PROFILER_ENABLE_PER_KERNEL", false);
-        assert_eq!(RangeSettings::read(&by_annotation).unwrap_err().why(), Why::Unsupported);
+        let reason = RangeSettings::read(&by_annotation).unwrap_err();
+        assert_eq!((reason.why(), reason.message().contains("gpu_user_annotation")), (Why::Disabled, true), "{reason}");
+        by_annotation.types = OF_ANNOTATIONS;
+        let settings = RangeSettings::read(&by_annotation).unwrap();
+        assert_eq!((settings.unit, settings.check_passes(1)), (RangeUnit::Annotations, Ok(())));
+        assert!(settings.check_passes(3).unwrap_err().message().contains("3 passes"));
         let mut without_type = selection(&["a.sum"]);
         without_type.types = ActivityType::CudaRuntime.into();
         assert_eq!(RangeSettings::read(&without_type).unwrap_err().why(), Why::Disabled);

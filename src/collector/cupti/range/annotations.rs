@@ -1,0 +1,321 @@
+//! Metrics of each annotation: the outermost one of a thread is one range of its context, from its first launch on.
+//!
+//! The program does not repeat its work, so the metrics must fit in one pass, and a nested annotation, which would need a
+//! pass of its own, belongs to the range of the outer one. A range counts all work of its context. Therefore the thread
+//! waits for the context at both ends, and a range in which another thread submits work is not reported.
+
+use super::super::profiler::shapes::METRIC_VALUES;
+use super::context::{AnnotatedContext, CallEntry, RangeRefusal};
+use super::functions::WatchedFunction;
+use super::run::RangeRun;
+use super::session::MissReason;
+use super::{BegunCall, EndedCall};
+use crate::collector::DeviceWork;
+use kineto_trace::activity::{ActivityType, CorrelationId};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The measuring of a recording's annotations.
+#[derive(Debug)]
+pub(super) struct AnnotationMetrics {
+    run: RangeRun,
+    contexts: Mutex<BTreeMap<usize, Arc<AnnotatedContext>>>,
+    /// Annotations without work, those inside others, and those that are not measured, by cause.
+    idle: AtomicU64,
+    nested: AtomicU64,
+    overlapped: AtomicU64,
+    captured: AtomicU64,
+    cut: AtomicU64,
+}
+
+/// An annotation that a thread is in, the outermost.
+#[derive(Debug)]
+struct CurrentAnnotation {
+    metrics: Arc<AnnotationMetrics>,
+    slice: u64,
+    /// The open annotations inside it.
+    inner: u64,
+    /// By context; `None` where it is not measured.
+    ranges: BTreeMap<usize, Option<OpenRange>>,
+}
+
+#[derive(Debug)]
+struct OpenRange {
+    context: Arc<AnnotatedContext>,
+    number: u64,
+    start: u64,
+    launches: u64,
+}
+
+/// A watched call that a thread is in. The runtime's functions call the driver's: the outer call counts.
+#[derive(Debug)]
+struct CurrentCall {
+    function: (u32, u32),
+    watched: WatchedFunction,
+    context: Option<Arc<AnnotatedContext>>,
+}
+
+thread_local! {
+    static ANNOTATION: RefCell<Option<CurrentAnnotation>> = const { RefCell::new(None) };
+    static CALL: RefCell<Option<CurrentCall>> = const { RefCell::new(None) };
+}
+
+/// Returns whether the calling thread is in a watched call of that function.
+pub(super) fn is_in_call(function: (u32, u32)) -> bool {
+    CALL.try_with(|call| call.borrow().as_ref().is_some_and(|it| it.function == function)).unwrap_or(false)
+}
+
+/// Ends the watched call that the calling thread is in.
+pub(super) fn end_call(ended: &EndedCall<'_>) {
+    let call = CALL.try_with(|call| call.borrow_mut().take()).ok().flatten();
+    let Some(CurrentCall { watched, context: Some(context), .. }) = call else { return };
+    match watched {
+        WatchedFunction::CaptureBegin if !ended.failed => context.note_capture(true),
+        WatchedFunction::CaptureEnd => context.note_capture(false),
+        WatchedFunction::Launch | WatchedFunction::Transfer => {
+            context.leave_call();
+            if watched == WatchedFunction::Launch && !ended.failed {
+                with_range(context.context, |range| range.launches += 1);
+            }
+        }
+        WatchedFunction::CaptureBegin | WatchedFunction::ContextEnd => {}
+    }
+}
+
+/// Calls `act` with the open range of the calling thread's annotation in a context, if it has one.
+fn with_range<R>(context: usize, act: impl FnOnce(&mut OpenRange) -> R) -> Option<R> {
+    let act = |current: &RefCell<Option<CurrentAnnotation>>| {
+        let mut current = current.borrow_mut();
+        current.as_mut()?.ranges.get_mut(&context)?.as_mut().map(act)
+    };
+    ANNOTATION.try_with(act).ok().flatten()
+}
+
+/// Notes that the calling thread leaves the annotation that it entered last.
+pub(in crate::collector::cupti) fn end_annotation() {
+    let leave = |current: &RefCell<Option<CurrentAnnotation>>| {
+        let mut current = current.borrow_mut();
+        match current.as_mut() {
+            Some(annotation) if annotation.inner > 0 => {
+                annotation.inner -= 1;
+                None
+            }
+            _ => current.take(),
+        }
+    };
+    // Outside the borrow: the calls below may call back.
+    if let Some(annotation) = ANNOTATION.try_with(leave).ok().flatten() {
+        annotation.metrics.clone().end_ranges(annotation);
+    }
+}
+
+impl AnnotationMetrics {
+    pub(super) fn new(run: RangeRun) -> AnnotationMetrics {
+        AnnotationMetrics {
+            run,
+            contexts: Mutex::default(),
+            idle: AtomicU64::new(0),
+            nested: AtomicU64::new(0),
+            overlapped: AtomicU64::new(0),
+            captured: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that the calling thread enters an annotation. Its range begins with its first launch, which knows the context.
+    pub(super) fn begin_annotation(self: &Arc<Self>, slice: u64) {
+        let enter = |current: &RefCell<Option<CurrentAnnotation>>| {
+            let mut current = current.borrow_mut();
+            // The annotation of another recording was not left: its layer ended first.
+            match current.as_mut().filter(|annotation| Arc::ptr_eq(&annotation.metrics, self)) {
+                Some(annotation) => {
+                    annotation.inner += 1;
+                    self.nested.fetch_add(1, Ordering::Relaxed);
+                }
+                None => {
+                    let ranges = BTreeMap::new();
+                    *current = Some(CurrentAnnotation { metrics: self.clone(), slice, inner: 0, ranges });
+                }
+            }
+        };
+        let _ = ANNOTATION.try_with(enter);
+    }
+
+    /// Handles a call of the program that begins.
+    pub(super) fn on_begun_call(self: &Arc<Self>, call: &BegunCall) {
+        let Some(watched) = self.run.functions.get(&call.function).copied() else { return };
+        if watched == WatchedFunction::ContextEnd {
+            // The next launch of a context that remains begins anew.
+            return self.close_contexts();
+        }
+        let context = self.find_context(call.context);
+        let enter = |current: &RefCell<Option<CurrentCall>>| {
+            let mut current = current.borrow_mut();
+            let is_outer = current.is_none();
+            if is_outer {
+                let context = context.as_ref().ok().cloned();
+                *current = Some(CurrentCall { function: call.function, watched, context });
+            }
+            is_outer
+        };
+        let is_outer = CALL.try_with(enter).unwrap_or(false);
+        if is_outer && matches!(watched, WatchedFunction::Launch | WatchedFunction::Transfer) {
+            match context {
+                Ok(context) => self.enter_call(&context),
+                Err(refusal) => self.refuse_range(call.context, refusal),
+            }
+        }
+    }
+
+    fn find_context(&self, context: usize) -> Result<Arc<AnnotatedContext>, RangeRefusal> {
+        let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        // Checked under the lock: the end of the recording closes the contexts that exist then.
+        if self.run.is_over.load(Ordering::Acquire) || context == 0 {
+            return Err(RangeRefusal::Cut);
+        }
+        if let Some(known) = contexts.get(&context) {
+            return Ok(known.clone());
+        }
+        let device = self.run.find_device(context).map_err(RangeRefusal::Missed)?;
+        let metrics = device.ok_or(RangeRefusal::Missed(MissReason::FailedBefore))?;
+        let added = Arc::new(AnnotatedContext::new(context, metrics.clone()));
+        contexts.insert(context, added.clone());
+        Ok(added)
+    }
+
+    /// Begins the range of the thread's annotation, if the call is its first in the context.
+    fn enter_call(self: &Arc<Self>, context: &Arc<AnnotatedContext>) {
+        let own = with_range(context.context, |range| range.number);
+        let wants_range = own.is_none() && self.wants_range(context.context);
+        match context.enter_call(own, wants_range) {
+            CallEntry::Passed => {}
+            CallEntry::Refused(refusal) => self.refuse_range(context.context, refusal),
+            CallEntry::Begins(number) => {
+                let begun = context.begin_range(self.run.driver, self.run.api, &self.run.names());
+                match begun {
+                    Ok(()) => {
+                        let range = OpenRange { context: context.clone(), number, start: self.run.now(), launches: 0 };
+                        self.set_range(context.context, Some(range));
+                    }
+                    Err(refusal) => self.refuse_range(context.context, refusal),
+                }
+            }
+        }
+    }
+
+    /// Returns whether the thread's annotation is to be measured in a context.
+    fn wants_range(self: &Arc<Self>, context: usize) -> bool {
+        let is_new = |current: &RefCell<Option<CurrentAnnotation>>| {
+            let current = current.borrow();
+            let own = current.as_ref().filter(|annotation| Arc::ptr_eq(&annotation.metrics, self));
+            own.is_some_and(|annotation| !annotation.ranges.contains_key(&context))
+        };
+        if !ANNOTATION.try_with(is_new).unwrap_or(false) || !self.run.is_recording() {
+            return false;
+        }
+        let is_below = self.run.is_below_limit();
+        if !is_below {
+            self.set_range(context, None);
+        }
+        is_below
+    }
+
+    fn set_range(self: &Arc<Self>, context: usize, range: Option<OpenRange>) {
+        let set = |current: &RefCell<Option<CurrentAnnotation>>| {
+            let mut current = current.borrow_mut();
+            let own = current.as_mut().filter(|annotation| Arc::ptr_eq(&annotation.metrics, self));
+            own.map(|annotation| annotation.ranges.insert(context, range))
+        };
+        let _ = ANNOTATION.try_with(set);
+    }
+
+    /// Notes that the thread's annotation is not measured in a context, once.
+    fn refuse_range(self: &Arc<Self>, context: usize, refusal: RangeRefusal) {
+        let is_new = |current: &RefCell<Option<CurrentAnnotation>>| {
+            let mut current = current.borrow_mut();
+            let own = current.as_mut().filter(|annotation| Arc::ptr_eq(&annotation.metrics, self));
+            own.is_some_and(|annotation| annotation.ranges.insert(context, None).is_none())
+        };
+        if ANNOTATION.try_with(is_new).unwrap_or(false) {
+            self.count_refusal(refusal);
+        }
+    }
+
+    fn count_refusal(&self, refusal: RangeRefusal) {
+        let counter = match refusal {
+            RangeRefusal::Overlapped => &self.overlapped,
+            RangeRefusal::Captured => &self.captured,
+            RangeRefusal::Cut => &self.cut,
+            RangeRefusal::Missed(reason) => {
+                if let MissReason::Failed(failed) = reason {
+                    self.run.note_context_failure(failed);
+                }
+                return self.run.count_missed();
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.run.sink.lost(crate::buffer::Loss::VendorDropped, 1);
+    }
+
+    /// Ends the ranges of an annotation, and writes a row for each.
+    fn end_ranges(&self, annotation: CurrentAnnotation) {
+        if annotation.ranges.is_empty() {
+            self.idle.fetch_add(1, Ordering::Relaxed);
+        }
+        for range in annotation.ranges.into_values().flatten() {
+            let OpenRange { context, number, start, launches } = range;
+            let ended = context.end_range(number, self.run.driver, &self.run.names(), || self.run.now());
+            let ended = ended.and_then(|ended| {
+                let is_cut = self.run.sink.pauses().overlaps(start, ended.end);
+                if is_cut { Err(RangeRefusal::Cut) } else { Ok(ended) }
+            });
+            match ended {
+                Ok(ended) => self.run.sink.record(|batch| {
+                    let words = self.run.metric_words(batch, Some(launches), &ended.values);
+                    let name = batch.name("");
+                    let work = DeviceWork {
+                        kind: ActivityType::GpuUserAnnotation,
+                        name,
+                        device: context.metrics.device,
+                        stream: 0,
+                        start,
+                        end: ended.end,
+                        correlation: 0,
+                        shape: &METRIC_VALUES,
+                        words: &words,
+                    };
+                    batch.work_of(CorrelationId(annotation.slice), &work);
+                }),
+                Err(refusal) => self.count_refusal(refusal),
+            }
+        }
+    }
+
+    fn close_contexts(&self) {
+        let contexts = std::mem::take(&mut *self.contexts.lock().unwrap_or_else(PoisonError::into_inner));
+        contexts.into_values().for_each(|context| context.close(self.run.driver));
+    }
+
+    /// Ends the measuring, and releases the counters of all contexts.
+    pub(super) fn finish(&self) {
+        if self.run.is_over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.close_contexts();
+        self.run.note_unmeasured("annotations");
+        for (counter, what) in [
+            (&self.overlapped, "not measured: another thread used their context meanwhile"),
+            (&self.captured, "not measured: a stream was being captured"),
+            (&self.cut, "not measured: the recording paused, or the recording or their context ended"),
+            (&self.idle, "not measured: they launched nothing"),
+            (&self.nested, "measured with those around them"),
+        ] {
+            match counter.load(Ordering::Relaxed) {
+                0 => {}
+                count => self.run.sink.note(format!("{count} annotations were {what}")),
+            }
+        }
+    }
+}

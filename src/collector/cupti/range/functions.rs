@@ -1,0 +1,87 @@
+//! The functions whose callbacks are needed.
+
+use super::super::ffi::{DRIVER, RUNTIME};
+use super::super::subscriber::Subscriber;
+use super::ffi::RangeUnit;
+use std::collections::BTreeMap;
+
+/// A function whose callback is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WatchedFunction {
+    Launch,
+    /// Submits a copy or a fill.
+    Transfer,
+    CaptureBegin,
+    CaptureEnd,
+    /// Ends a context.
+    ContextEnd,
+}
+
+/// The functions to watch, without the endings by which CUPTI tells their variants apart.
+const KERNELS: [&str; 4] = ["cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernel", "cudaLaunchKernelExC"];
+const CONTEXT_ENDS: [&str; 4] =
+    ["cuCtxDestroy", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxRelease", "cudaDeviceReset"];
+
+/// Beginnings of the functions that submit work other than single kernels, or capture it.
+const OTHERS: [(&str, WatchedFunction); 12] = [
+    ("cuLaunchHostFunc", WatchedFunction::Transfer),
+    ("cudaLaunchHostFunc", WatchedFunction::Transfer),
+    ("cuLaunch", WatchedFunction::Launch),
+    ("cudaLaunch", WatchedFunction::Launch),
+    ("cuGraphLaunch", WatchedFunction::Launch),
+    ("cudaGraphLaunch", WatchedFunction::Launch),
+    ("cuMemcpy", WatchedFunction::Transfer),
+    ("cudaMemcpy", WatchedFunction::Transfer),
+    ("cuMemset", WatchedFunction::Transfer),
+    ("cudaMemset", WatchedFunction::Transfer),
+    ("cuStreamBeginCapture", WatchedFunction::CaptureBegin),
+    ("cuStreamEndCapture", WatchedFunction::CaptureEnd),
+];
+
+/// Returns how a function is watched, if it is.
+fn watch_function(name: &str, unit: RangeUnit) -> Option<WatchedFunction> {
+    let name = name.split("_v").next()?.trim_end_matches("_ptsz");
+    if CONTEXT_ENDS.contains(&name) {
+        return Some(WatchedFunction::ContextEnd);
+    }
+    match unit {
+        RangeUnit::Kernels => KERNELS.contains(&name).then_some(WatchedFunction::Launch),
+        RangeUnit::Annotations => {
+            OTHERS.iter().find(|(start, _)| name.starts_with(start)).map(|(_, watched)| *watched)
+        }
+    }
+}
+
+/// Finds the numbers of the functions to watch, which newer versions have more of.
+pub(super) fn find_functions(subscriber: Subscriber, unit: RangeUnit) -> BTreeMap<(u32, u32), WatchedFunction> {
+    let all = [DRIVER, RUNTIME].into_iter().flat_map(|domain| (1..2048).map(move |function| (domain, function)));
+    let watched = |(domain, function): (u32, u32)| {
+        let name = subscriber.api.callback_name(domain, function)?;
+        Some(((domain, function), watch_function(&name, unit)?))
+    };
+    all.filter_map(watched).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_watched_by_what_they_submit() {
+        use WatchedFunction::{CaptureBegin, ContextEnd, Launch, Transfer};
+        for (name, of_kernels, of_annotations) in [
+            ("cudaLaunchKernel_v7000", Some(Launch), Some(Launch)),
+            ("cuLaunchKernelEx_ptsz", Some(Launch), Some(Launch)),
+            ("cuLaunchCooperativeKernel", None, Some(Launch)),
+            ("cudaGraphLaunch_v10000", None, Some(Launch)),
+            ("cuMemcpyHtoDAsync_v2_ptsz", None, Some(Transfer)),
+            ("cuLaunchHostFunc", None, Some(Transfer)),
+            ("cuStreamBeginCapture_v2", None, Some(CaptureBegin)),
+            ("cuCtxDestroy_v2", Some(ContextEnd), Some(ContextEnd)),
+            ("cuMemAlloc_v2", None, None),
+        ] {
+            let watched = [RangeUnit::Kernels, RangeUnit::Annotations].map(|unit| watch_function(name, unit));
+            assert_eq!(watched, [of_kernels, of_annotations], "{name}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What the measuring of kernels and that of annotations share.
+
+use super::super::profiler::ffi::{CallFailure, MetricNames};
+use super::super::start::Loaded;
+use super::super::subscriber::Subscriber;
+use super::RangePlan;
+use super::ffi::{RangeApi, RangeUnit};
+use super::functions::{WatchedFunction, find_functions};
+use super::session::{DeviceMetrics, MissReason};
+use crate::buffer::Loss;
+use crate::collector::buffered::recording::RecordingApi;
+use crate::collector::clock::realtime_now;
+use crate::collector::cuda::Driver;
+use crate::collector::{Batch, Capabilities, RecordSink};
+use kineto_trace::activity::ActivityType;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The measuring of a recording, of whatever unit.
+#[derive(Debug)]
+pub(super) struct RangeRun {
+    pub(super) api: &'static RangeApi,
+    pub(super) driver: &'static Driver,
+    subscriber: Subscriber,
+    pub(super) sink: RecordSink,
+    pub(super) functions: BTreeMap<(u32, u32), WatchedFunction>,
+    pub(super) is_over: AtomicBool,
+    /// Ranges that were measured or are being measured, those that could not be, and those beyond the limit.
+    pub(super) begun: AtomicU64,
+    missed: AtomicU64,
+    beyond_limit: AtomicU64,
+    plan: RangePlan,
+}
+
+impl RangeRun {
+    /// Subscribes to the calls that submit work, and adds what is measured to the capabilities.
+    pub(super) fn start(
+        plan: RangePlan,
+        loaded: &Loaded,
+        subscriber: Subscriber,
+        sink: &RecordSink,
+        capabilities: &mut Capabilities,
+    ) -> RangeRun {
+        let functions = find_functions(subscriber, plan.settings.unit);
+        for (domain, function) in functions.keys() {
+            if let Err(error) = subscriber.enable_call(*domain, *function) {
+                let what = "could not subscribe to some launches, which are not measured";
+                capabilities.notes.push(format!("{what}: {error}"));
+            }
+        }
+        plan.describe(capabilities);
+        RangeRun {
+            api: plan.api,
+            driver: loaded.driver,
+            subscriber,
+            sink: sink.clone(),
+            functions,
+            is_over: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            beyond_limit: AtomicU64::new(0),
+            plan,
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.subscriber.timestamp().unwrap_or_else(realtime_now)
+    }
+
+    pub(super) fn names(&self) -> MetricNames {
+        MetricNames::new(&self.plan.settings.metrics)
+    }
+
+    /// Returns whether what begins now is wanted.
+    pub(super) fn is_recording(&self) -> bool {
+        let now = self.now();
+        !self.is_over.load(Ordering::Acquire) && !self.sink.is_waiting() && !self.sink.pauses().covers(now, now)
+    }
+
+    /// Counts a range that begins; returns whether it may be measured.
+    pub(super) fn is_below_limit(&self) -> bool {
+        let most = self.plan.settings.max_ranges;
+        let is_below = self.begun.fetch_add(1, Ordering::Relaxed) < most || most == 0;
+        if !is_below {
+            self.beyond_limit.fetch_add(1, Ordering::Relaxed);
+        }
+        is_below
+    }
+
+    /// Returns the metrics of a context's device; `None` if it cannot be measured.
+    pub(super) fn find_device(&self, context: usize) -> Result<Option<&Arc<DeviceMetrics>>, MissReason> {
+        let number = self.api.find_device(context).map_err(MissReason::Failed)?.cast_signed();
+        Ok(self.plan.devices.iter().find(|metrics| metrics.device == number))
+    }
+
+    /// Counts a range that could not be measured.
+    pub(super) fn count_missed(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+        self.sink.lost(Loss::VendorDropped, 1);
+    }
+
+    pub(super) fn note_context_failure(&self, failed: CallFailure) {
+        let unit = self.plan.settings.unit.plural();
+        self.sink.note(format!("{unit} of a context are not measured: {}", failed.to_unavailable()));
+    }
+
+    /// Packs the values of a range, after its launches if they are counted.
+    pub(super) fn metric_words(&self, batch: &mut Batch<'_>, launches: Option<u64>, values: &[f64]) -> Vec<u64> {
+        let mut words = vec![0];
+        if let Some(launches) = launches {
+            words.extend([u64::from(batch.name("launches").0), (launches as f64).to_bits()]);
+        }
+        for (metric, value) in self.plan.settings.metrics.iter().zip(values) {
+            if value.is_finite() {
+                words.extend([u64::from(batch.name(metric).0), value.to_bits()]);
+            } else {
+                batch.count_lost(Loss::CounterValues, 1);
+            }
+        }
+        let count = (words.len() / 2) as u64;
+        words.iter_mut().take(1).for_each(|word| *word = count);
+        words
+    }
+
+    /// Notes how many ranges have no row.
+    pub(super) fn note_unmeasured(&self, what: &str) {
+        let [missed, beyond] = [&self.missed, &self.beyond_limit].map(|counter| counter.load(Ordering::Relaxed));
+        if missed > 0 {
+            self.sink.note(format!("{missed} {what} could not be measured"));
+        }
+        if beyond > 0 {
+            let most = self.plan.settings.max_ranges;
+            self.sink.note(format!("{beyond} {what} were not measured: CUPTI_PROFILER_MAX_RANGES is {most}"));
+        }
+    }
+}
+
+impl RangePlan {
+    /// Adds what is measured to the capabilities.
+    fn describe(&self, capabilities: &mut Capabilities) {
+        let unit = self.settings.unit;
+        let passes: BTreeMap<_, _> =
+            self.devices.iter().map(|metrics| (metrics.device.to_string(), metrics.passes)).collect();
+        let (replay, times, left_out) = match unit {
+            RangeUnit::Kernels => (
+                "kernel",
+                "a row lasts as long as its launch, which waits for all passes",
+                "kernels are replayed for CUPTI_PROFILER_METRICS, so other records of devices are left out",
+            ),
+            RangeUnit::Annotations => (
+                "none: one pass",
+                "a row lasts from the first launch to the end of all work; the device is idle at both",
+                "annotations wait for their work for CUPTI_PROFILER_METRICS, so other records of devices are left out",
+            ),
+        };
+        let mut about = json!({
+            "metrics": self.settings.metrics,
+            "ranges": unit.plural(),
+            "replay": replay,
+            "passes": passes,
+            "max_ranges": self.settings.max_ranges,
+            "times": times,
+            "left_out": "kernels, copies, fills, waits and events of devices",
+        });
+        let kind = match unit {
+            RangeUnit::Kernels => ActivityType::CudaProfilerRange,
+            RangeUnit::Annotations => {
+                about["nested"] = "the outermost annotation of a thread is measured".into();
+                ActivityType::GpuUserAnnotation
+            }
+        };
+        capabilities.metadata.push(("range_metrics".to_owned(), about.to_string()));
+        capabilities.types = capabilities.types.with(kind);
+        capabilities.is_incomplete |= !self.failed.is_empty();
+        let failed = |(device, why): &(i32, _)| format!("{} of GPU {device} are not measured: {why}", unit.plural());
+        capabilities.notes.extend(self.failed.iter().map(failed));
+        capabilities.notes.push(left_out.to_owned());
+    }
+}
