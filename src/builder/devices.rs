@@ -159,7 +159,24 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Sets the most launches that [`kernel_metrics`](Self::kernel_metrics) measures in a recording; 0 for all. Default: 1500.
+    /// Measures these metrics of each annotation of NVIDIA's GPUs, such as `dram__bytes_read.sum`, and selects the types of its
+    /// row, a [`GpuUserAnnotation`](crate::ActivityType::GpuUserAnnotation). Default: none.
+    ///
+    /// The outermost annotation of each thread is measured, from its first launch on, in one pass: name metrics that fit in one.
+    /// The thread waits for the GPU at that launch and at the end. An annotation during which another thread uses the same
+    /// context has no values. Kernels, copies and waits have no records of their own meanwhile. Replaces
+    /// [`kernel_metrics`](Self::kernel_metrics), and has the same requirements and limit. Not tried on a real GPU yet.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    pub fn annotation_metrics<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
+        let metrics: Vec<_> = metrics.into_iter().map(Into::into).collect();
+        self.overrides.set(Key::ProfilerMetrics, Value::List(metrics));
+        self.overrides.set(Key::ProfilerPerKernel, false);
+        self
+    }
+
+    /// Sets the most launches that [`kernel_metrics`](Self::kernel_metrics) measures in a recording, or the most annotations of
+    /// [`annotation_metrics`](Self::annotation_metrics); 0 for all. Default: 1500.
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn kernel_metrics_limit(mut self, launches: u32) -> Self {

@@ -318,12 +318,12 @@ keys! {
         "NVIDIA GPUs to sample" => (in gpu);
     PmSamplingInterval: Both Now Next "CUPTI_PM_SAMPLING_INTERVAL_US", SettingKind::Int(1..=1_000_000), Literal("1000"),
         "pm_sampling_interval(time)", "microseconds between samples of metrics" => (in gpu);
-    ProfilerMetrics: Both Now Next "CUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "kernel_metrics(metrics)",
-        "metrics of each kernel, by CUPTI's names; rows of type `cuda_profiler_range`, if selected. Replays kernels" => (in gpu);
+    ProfilerMetrics: Both Now Next "CUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "annotation_metrics(metrics)",
+        "metrics of each annotation, or kernel, by CUPTI's names, in rows `gpu_user_annotation` or `cuda_profiler_range`" => (in gpu);
     ProfilerPerKernel: Both Now Next "CUPTI_PROFILER_ENABLE_PER_KERNEL", SettingKind::Bool, Literal("false"),
-        "kernel_metrics(metrics)", "measures each kernel; other ranges are not measured" => (in gpu);
+        "kernel_metrics(metrics)", "measures each kernel, by replay, instead of each annotation" => (in gpu);
     ProfilerMaxRanges: Both Now Next "CUPTI_PROFILER_MAX_RANGES", SettingKind::Int(0..=1_000_000_000), Literal("1500"),
-        "kernel_metrics_limit(launches)", "the most launches to measure; 0 for all" => (in gpu);
+        "kernel_metrics_limit(launches)", "the most launches or annotations to measure; 0 for all" => (in gpu);
     ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
         "false declines the request" => (nothing);
     Cancel: Both Requested Start "CANCEL", SettingKind::Bool, Literal("false"), "",

@@ -199,7 +199,13 @@ impl Config {
             config.activities = config.activities.with(ActivityType::HardwareCounters);
         }
         if merged.value_source(Key::ProfilerMetrics) == ConfigSource::Builder {
-            config.activities = config.activities.with(ActivityType::CudaProfilerRange);
+            let of_annotations =
+                [ActivityType::UserAnnotation, ActivityType::GpuUserAnnotation, ActivityType::ExternalCorrelation];
+            config.activities |= if config.gpu.options.flag("CUPTI_PROFILER_ENABLE_PER_KERNEL") {
+                ActivityType::CudaProfilerRange.into()
+            } else {
+                ActivityTypes::of(&of_annotations)
+            };
         }
         config.merged = merged;
         config

@@ -121,7 +121,8 @@ impl Doctor {
     }
 
     /// Returns the hardware counters that each NVIDIA GPU offers for PM sampling. For metrics that `names` lists with their
-    /// rollups, such as `sm__cycles_active.avg`, it also returns how many passes they take. PM sampling has one.
+    /// rollups, such as `sm__cycles_active.avg`, it also returns how many passes they take, and which fit in one. PM sampling
+    /// and annotations have one.
     ///
     /// # Errors
     /// Why no GPU can be queried, for example because there is no driver.

@@ -166,7 +166,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("CUPTI_PM_SAMPLING_DEVICE_ID", "collector/cupti/pm/settings.rs", "CUPTI_PM_SAMPLING_DEVICE_ID", "cuda/pm_sampling.rs::builder_selects_metrics_devices_and_interval"),
     owner("CUPTI_PM_SAMPLING_INTERVAL_US", "collector/cupti/pm/settings.rs", "CUPTI_PM_SAMPLING_INTERVAL_US", "cuda/pm_sampling.rs::builder_selects_metrics_devices_and_interval"),
     owner("CUPTI_PROFILER_METRICS", "collector/cupti/range/settings.rs", "CUPTI_PROFILER_METRICS", "cuda/range_metrics.rs::each_launch_has_a_row_with_planted_values"),
-    owner("CUPTI_PROFILER_ENABLE_PER_KERNEL", "collector/cupti/range/settings.rs", "CUPTI_PROFILER_ENABLE_PER_KERNEL", "cuda/range_metrics.rs::each_refusal_has_a_reason_and_advice"),
+    owner("CUPTI_PROFILER_ENABLE_PER_KERNEL", "collector/cupti/range/settings.rs", "CUPTI_PROFILER_ENABLE_PER_KERNEL", "cuda/annotation_metrics.rs::each_annotation_has_a_row_with_planted_values"),
     owner("CUPTI_PROFILER_MAX_RANGES", "collector/cupti/range/settings.rs", "CUPTI_PROFILER_MAX_RANGES", "cuda/range_metrics.rs::limit_leaves_later_launches_unmeasured"),
     owner("PROFILE_MEMORY", "ondemand/request.rs", "memory_profile", "ondemand/traces.rs::request_records_a_memory_profile"),
     owner("PROFILE_MEMORY_DURATION_MSECS", "ondemand/request.rs", "memory_profile", "src/config/sources/request.rs::memory_profile_has_its_own_duration"),

@@ -288,13 +288,20 @@ fn passes_of_named_metrics_are_counted() {
     assert!(!one.text.contains("gpu__dram_throughput"));
     let two = passes("dram__bytes_read.sum,dram__bytes_write.sum");
     assert_eq!(two.status, 1, "{}", two.text);
-    two.assert_contains(&["they take 2 passes, and PM sampling has one"]);
+    two.assert_contains(&[
+        "they take 2 passes, and PM sampling has one",
+        "for kernels they take 2 passes; an annotation has one, in which fit: dram__bytes_read.sum",
+    ]);
     let unknown = passes("sm__cycles_actve.avg");
     assert_eq!(unknown.status, 1, "{}", unknown.text);
     unknown.assert_contains(&["SIM100 has no metric sm__cycles_actve.avg; did you mean sm__cycles_active.avg?"]);
     let json: Value =
         serde_json::from_str(&doctor("", &["--json", "--metrics=dram__bytes_read.sum"], &[]).text).unwrap();
     assert_eq!((&json["gpus"][0]["passes"], &json["gpus"][0]["chip"]), (&json!(1), &json!("SIM100")));
+    assert_eq!(
+        (&json["gpus"][0]["range_passes"], &json["gpus"][0]["one_pass"][0]),
+        (&json!(1), &json!("dram__bytes_read.sum"))
+    );
     assert_eq!(json["gpus"][0]["metrics"].as_array().map(Vec::len), Some(5));
 }
 

@@ -1,4 +1,4 @@
-//! `kineto doctor --metrics`: the hardware counters that GPUs can sample.
+//! `kineto doctor --metrics`: the hardware counters that GPUs can sample, and measure of kernels and annotations.
 
 use crate::print_text;
 use serde_json::{Value, json};
@@ -47,6 +47,19 @@ fn describe(gpu: &GpuMetrics, names: &[String]) -> String {
         Some(Ok(passes)) => writeln!(text, "  they take {passes} passes, and PM sampling has one: name fewer metrics"),
         Some(Err(reason)) => writeln!(text, "  they cannot be sampled: {reason}"),
     };
+    let fitting = || gpu.one_pass.join(", ");
+    let _ = match &gpu.range_passes {
+        None => Ok(()),
+        Some(Ok(1)) => writeln!(text, "  for kernels and annotations they take 1 pass"),
+        Some(Ok(passes)) => {
+            writeln!(
+                text,
+                "  for kernels they take {passes} passes; an annotation has one, in which fit: {}",
+                fitting()
+            )
+        }
+        Some(Err(reason)) => writeln!(text, "  kernels and annotations cannot be measured: {reason}"),
+    };
     text
 }
 
@@ -68,6 +81,10 @@ fn to_json(gpu: &GpuMetrics) -> Value {
             Some(Ok(passes)) => _ = about.insert("passes".to_owned(), (*passes).into()),
             Some(Err(reason)) => _ = about.insert("refused".to_owned(), reason.to_string().into()),
             None => {}
+        }
+        if let Some(Ok(passes)) = &gpu.range_passes {
+            about.insert("range_passes".to_owned(), (*passes).into());
+            about.insert("one_pass".to_owned(), json!(gpu.one_pass));
         }
     }
     about

@@ -20,6 +20,10 @@ pub struct GpuMetrics {
     pub metrics: Result<Vec<MetricDescription>, Unavailable>,
     /// How many passes the queried metrics take together, or why the GPU lacks one of them. `None` if none was queried.
     pub passes: Option<Result<usize, Unavailable>>,
+    /// How many passes they take of the range profiler, which measures kernels and annotations.
+    pub range_passes: Option<Result<usize, Unavailable>>,
+    /// The queried metrics that fit in one pass together, in their order: those of annotations, which have one.
+    pub one_pass: Vec<String>,
 }
 
 /// A metric without the rollup that completes its name, such as `.avg` or `.sum`.
@@ -38,7 +42,7 @@ pub struct MetricDescription {
 
 impl PmSampling {
     /// Returns the metrics of each GPU of this process. For metrics that `names` lists with their rollups, it also returns
-    /// how many passes they take. PM sampling has one.
+    /// how many passes they take, and which fit in one. PM sampling and annotations have one.
     ///
     /// # Errors
     /// Why no GPU can be queried, for example because there is no driver.
@@ -64,19 +68,27 @@ impl PmLibrary {
         });
         let queried = queried.map_err(|reason| self.helper.explain(reason));
         let chip = queried.as_ref().map(|(chip, _)| chip.clone()).unwrap_or_default();
-        let passes = (!names.is_empty() && queried.is_ok()).then(|| self.count_passes(&chip, names));
+        let is_queried = !names.is_empty() && queried.is_ok();
+        let count = |kind| is_queried.then(|| self.count_passes(kind, &chip, names));
+        let (passes, range_passes) = (count(ProfilerKind::PmSampling), count(ProfilerKind::Ranges));
+        let mut one_pass: Vec<String> = Vec::new();
+        for name in names.iter().filter(|_| is_queried) {
+            one_pass.push(name.clone());
+            if !matches!(self.count_passes(ProfilerKind::Ranges, &chip, &one_pass), Ok(1)) {
+                one_pass.pop();
+            }
+        }
         let metrics = queried.map(|(_, metrics)| metrics);
-        GpuMetrics { device, chip: chip.to_string_lossy().into_owned(), metrics, passes }
+        let chip = chip.to_string_lossy().into_owned();
+        GpuMetrics { device, chip, metrics, passes, range_passes, one_pass }
     }
 
-    fn count_passes(&self, chip: &CString, names: &[String]) -> Result<usize, Unavailable> {
-        let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, chip, None)
-            .map_err(CallFailure::to_unavailable)?;
+    fn count_passes(&self, kind: ProfilerKind, chip: &CString, names: &[String]) -> Result<usize, Unavailable> {
+        let host = HostObject::new(self.profiler, kind, chip, None).map_err(CallFailure::to_unavailable)?;
         let config = host.configure(&MetricNames::new(names));
         let passes = config.and_then(|config| self.profiler.count_passes(&config));
         passes.map_err(|failed| {
-            refusal_of(self.profiler, ProfilerKind::PmSampling, chip, None, names)
-                .unwrap_or_else(|| failed.to_unavailable())
+            refusal_of(self.profiler, kind, chip, None, names).unwrap_or_else(|| failed.to_unavailable())
         })
     }
 }

@@ -142,8 +142,7 @@ impl Collector for PmSampling {
             let message = "TEARDOWN_CUPTI detaches CUPTI from the process while it samples";
             return Err(Unavailable::new(Why::Unsupported, message, "unset TEARDOWN_CUPTI, or name no metrics"));
         }
-        if RangeSettings::is_requested(selection)
-        {
+        if RangeSettings::is_requested(selection) {
             let message = "CUPTI_PROFILER_METRICS excludes PM sampling: both need the counters of the GPU";
             return Err(Unavailable::new(Why::Unsupported, message, "unset one of them"));
         }

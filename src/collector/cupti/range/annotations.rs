@@ -15,11 +15,11 @@ use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The measuring of a recording's annotations.
 #[derive(Debug)]
-pub(super) struct AnnotationMetrics {
+pub(in crate::collector::cupti) struct AnnotationMetrics {
     run: RangeRun,
     contexts: Mutex<BTreeMap<usize, Arc<AnnotatedContext>>>,
     /// Annotations without work, those inside others, and those that are not measured, by cause.
@@ -33,7 +33,8 @@ pub(super) struct AnnotationMetrics {
 /// An annotation that a thread is in, the outermost.
 #[derive(Debug)]
 struct CurrentAnnotation {
-    metrics: Arc<AnnotationMetrics>,
+    /// Weak, like the contexts: the recording may end first, and then releases the profiler.
+    metrics: Weak<AnnotationMetrics>,
     slice: u64,
     /// The open annotations inside it.
     inner: u64,
@@ -43,7 +44,7 @@ struct CurrentAnnotation {
 
 #[derive(Debug)]
 struct OpenRange {
-    context: Arc<AnnotatedContext>,
+    context: Weak<AnnotatedContext>,
     number: u64,
     start: u64,
     launches: u64,
@@ -54,7 +55,7 @@ struct OpenRange {
 struct CurrentCall {
     function: (u32, u32),
     watched: WatchedFunction,
-    context: Option<Arc<AnnotatedContext>>,
+    context: Weak<AnnotatedContext>,
 }
 
 thread_local! {
@@ -70,7 +71,8 @@ pub(super) fn is_in_call(function: (u32, u32)) -> bool {
 /// Ends the watched call that the calling thread is in.
 pub(super) fn end_call(ended: &EndedCall<'_>) {
     let call = CALL.try_with(|call| call.borrow_mut().take()).ok().flatten();
-    let Some(CurrentCall { watched, context: Some(context), .. }) = call else { return };
+    let ended_in = call.and_then(|call| Some((call.watched, call.context.upgrade()?)));
+    let Some((watched, context)) = ended_in else { return };
     match watched {
         WatchedFunction::CaptureBegin if !ended.failed => context.note_capture(true),
         WatchedFunction::CaptureEnd => context.note_capture(false),
@@ -106,8 +108,16 @@ pub(in crate::collector::cupti) fn end_annotation() {
         }
     };
     // Outside the borrow: the calls below may call back.
-    if let Some(annotation) = ANNOTATION.try_with(leave).ok().flatten() {
-        annotation.metrics.clone().end_ranges(annotation);
+    if let Some(annotation) = ANNOTATION.try_with(leave).ok().flatten()
+        && let Some(metrics) = annotation.metrics.upgrade()
+    {
+        metrics.end_ranges(annotation);
+    }
+}
+
+impl CurrentAnnotation {
+    fn is_of(&self, metrics: &Arc<AnnotationMetrics>) -> bool {
+        std::ptr::eq(self.metrics.as_ptr(), Arc::as_ptr(metrics))
     }
 }
 
@@ -129,14 +139,14 @@ impl AnnotationMetrics {
         let enter = |current: &RefCell<Option<CurrentAnnotation>>| {
             let mut current = current.borrow_mut();
             // The annotation of another recording was not left: its layer ended first.
-            match current.as_mut().filter(|annotation| Arc::ptr_eq(&annotation.metrics, self)) {
+            match current.as_mut().filter(|annotation| annotation.is_of(self)) {
                 Some(annotation) => {
                     annotation.inner += 1;
                     self.nested.fetch_add(1, Ordering::Relaxed);
                 }
                 None => {
                     let ranges = BTreeMap::new();
-                    *current = Some(CurrentAnnotation { metrics: self.clone(), slice, inner: 0, ranges });
+                    *current = Some(CurrentAnnotation { metrics: Arc::downgrade(self), slice, inner: 0, ranges });
                 }
             }
         };
@@ -155,7 +165,7 @@ impl AnnotationMetrics {
             let mut current = current.borrow_mut();
             let is_outer = current.is_none();
             if is_outer {
-                let context = context.as_ref().ok().cloned();
+                let context = context.as_ref().map(Arc::downgrade).unwrap_or_default();
                 *current = Some(CurrentCall { function: call.function, watched, context });
             }
             is_outer
@@ -196,7 +206,8 @@ impl AnnotationMetrics {
                 let begun = context.begin_range(self.run.driver, self.run.api, &self.run.names());
                 match begun {
                     Ok(()) => {
-                        let range = OpenRange { context: context.clone(), number, start: self.run.now(), launches: 0 };
+                        let range =
+                            OpenRange { context: Arc::downgrade(context), number, start: self.run.now(), launches: 0 };
                         self.set_range(context.context, Some(range));
                     }
                     Err(refusal) => self.refuse_range(context.context, refusal),
@@ -209,7 +220,7 @@ impl AnnotationMetrics {
     fn wants_range(self: &Arc<Self>, context: usize) -> bool {
         let is_new = |current: &RefCell<Option<CurrentAnnotation>>| {
             let current = current.borrow();
-            let own = current.as_ref().filter(|annotation| Arc::ptr_eq(&annotation.metrics, self));
+            let own = current.as_ref().filter(|annotation| annotation.is_of(self));
             own.is_some_and(|annotation| !annotation.ranges.contains_key(&context))
         };
         if !ANNOTATION.try_with(is_new).unwrap_or(false) || !self.run.is_recording() {
@@ -225,7 +236,7 @@ impl AnnotationMetrics {
     fn set_range(self: &Arc<Self>, context: usize, range: Option<OpenRange>) {
         let set = |current: &RefCell<Option<CurrentAnnotation>>| {
             let mut current = current.borrow_mut();
-            let own = current.as_mut().filter(|annotation| Arc::ptr_eq(&annotation.metrics, self));
+            let own = current.as_mut().filter(|annotation| annotation.is_of(self));
             own.map(|annotation| annotation.ranges.insert(context, range))
         };
         let _ = ANNOTATION.try_with(set);
@@ -235,7 +246,7 @@ impl AnnotationMetrics {
     fn refuse_range(self: &Arc<Self>, context: usize, refusal: RangeRefusal) {
         let is_new = |current: &RefCell<Option<CurrentAnnotation>>| {
             let mut current = current.borrow_mut();
-            let own = current.as_mut().filter(|annotation| Arc::ptr_eq(&annotation.metrics, self));
+            let own = current.as_mut().filter(|annotation| annotation.is_of(self));
             own.is_some_and(|annotation| annotation.ranges.insert(context, None).is_none())
         };
         if ANNOTATION.try_with(is_new).unwrap_or(false) {
@@ -248,6 +259,7 @@ impl AnnotationMetrics {
             RangeRefusal::Overlapped => &self.overlapped,
             RangeRefusal::Captured => &self.captured,
             RangeRefusal::Cut => &self.cut,
+            RangeRefusal::Closed => return,
             RangeRefusal::Missed(reason) => {
                 if let MissReason::Failed(failed) = reason {
                     self.run.note_context_failure(failed);
@@ -266,6 +278,7 @@ impl AnnotationMetrics {
         }
         for range in annotation.ranges.into_values().flatten() {
             let OpenRange { context, number, start, launches } = range;
+            let Some(context) = context.upgrade() else { continue };
             let ended = context.end_range(number, self.run.driver, &self.run.names(), || self.run.now());
             let ended = ended.and_then(|ended| {
                 let is_cut = self.run.sink.pauses().overlaps(start, ended.end);
@@ -295,7 +308,8 @@ impl AnnotationMetrics {
 
     fn close_contexts(&self) {
         let contexts = std::mem::take(&mut *self.contexts.lock().unwrap_or_else(PoisonError::into_inner));
-        contexts.into_values().for_each(|context| context.close(self.run.driver));
+        let open = contexts.into_values().filter(|context| context.close(self.run.driver));
+        open.for_each(|_| self.count_refusal(RangeRefusal::Cut));
     }
 
     /// Ends the measuring, and releases the counters of all contexts.

@@ -58,6 +58,8 @@ pub(super) enum RangeRefusal {
     Captured,
     /// The recording paused or ended, or the context ended.
     Cut,
+    /// The same, counted when the context was closed.
+    Closed,
     Missed(MissReason),
 }
 
@@ -170,9 +172,9 @@ impl AnnotatedContext {
         let (profiler, is_captured) = {
             let mut state = self.lock_state();
             if state.range.is_none_or(|range| range.number != number) {
-                return Err(RangeRefusal::Cut);
+                return Err(RangeRefusal::Closed);
             }
-            (state.profiler.take().ok_or(RangeRefusal::Cut)?, state.captures > 0)
+            (state.profiler.take().ok_or(RangeRefusal::Closed)?, state.captures > 0)
         };
         let mut profiler = Some(profiler);
         let mut outcome = Err(RangeRefusal::Cut);
@@ -212,16 +214,16 @@ impl AnnotatedContext {
         self.range_ended.notify_all();
     }
 
-    /// Ends the measuring of the context. An open range has no values; a thread that begins or ends one releases the
-    /// counters itself if that takes longer than a limit.
-    pub(super) fn close(&self, driver: &Driver) {
+    /// Ends the measuring of the context; returns whether a range was open, which then has no values. A thread that begins or
+    /// ends one releases the counters itself if that takes longer than a limit.
+    pub(super) fn close(&self, driver: &Driver) -> bool {
         let mut state = self.lock_state();
         state.is_closed = true;
         let is_busy = |state: &mut ContextState| state.range.is_some() && state.profiler.is_none();
         let waited = self.range_ended.wait_timeout_while(state, END_LIMIT, is_busy);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let is_open = state.range.is_some();
-        let Some(profiler) = state.profiler.take() else { return };
+        let Some(profiler) = state.profiler.take() else { return false };
         state.range = None;
         drop(state);
         driver.with_context(self.context, || {
@@ -230,5 +232,6 @@ impl AnnotatedContext {
             }
             profiler.release();
         });
+        is_open
     }
 }

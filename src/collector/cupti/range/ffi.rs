@@ -146,7 +146,12 @@ impl RangeApi {
 
     /// Ends it, and moves the values into the image of the start; returns how many ranges it has. A pass that is not
     /// complete has none.
-    pub(super) fn stop(&self, profiler: RangeHandle, unit: RangeUnit, image: &CounterImage) -> Result<usize, CallFailure> {
+    pub(super) fn stop(
+        &self,
+        profiler: RangeHandle,
+        unit: RangeUnit,
+        image: &CounterImage,
+    ) -> Result<usize, CallFailure> {
         let object = profiler.object();
         let mut stopped = StopParams::new(object, 0, 0, 0);
         make_call("cuptiRangeProfilerStop", self.stop, &mut stopped)?;

@@ -46,9 +46,7 @@ fn watch_function(name: &str, unit: RangeUnit) -> Option<WatchedFunction> {
     }
     match unit {
         RangeUnit::Kernels => KERNELS.contains(&name).then_some(WatchedFunction::Launch),
-        RangeUnit::Annotations => {
-            OTHERS.iter().find(|(start, _)| name.starts_with(start)).map(|(_, watched)| *watched)
-        }
+        RangeUnit::Annotations => OTHERS.iter().find(|(start, _)| name.starts_with(start)).map(|(_, watched)| *watched),
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The measuring of a recording's kernels.
 #[derive(Debug)]
-pub(super) struct KernelMetrics {
+pub(in crate::collector::cupti) struct KernelMetrics {
     run: RangeRun,
     sessions: Mutex<BTreeMap<usize, Arc<ContextSession>>>,
 }

@@ -135,7 +135,10 @@ impl ContextSession {
     /// Why there are no values.
     pub(super) fn end_launch(&self, names: &MetricNames) -> Result<Option<Vec<f64>>, CallFailure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = state.profiler.as_ref().map_or(Ok(None), |profiler| profiler.read_values(RangeUnit::Kernels, &self.metrics, names));
+        let values = state
+            .profiler
+            .as_ref()
+            .map_or(Ok(None), |profiler| profiler.read_values(RangeUnit::Kernels, &self.metrics, names));
         state.is_measuring = false;
         // After an error the next launch begins anew.
         if values.is_err() || state.is_closed {

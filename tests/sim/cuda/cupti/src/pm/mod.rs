@@ -10,9 +10,9 @@ use crate::link;
 use crate::shared::counters::count;
 use params::{
     AddMetrics, Availability, BaseMetrics, ChipName, ConfigImage, ConfigSize, Decode, Enable, EnableRanges, Evaluate,
-    HostOnly, ImageInfo, ImageSize, InitializeImage, NewHost, Nothing, Passes, Properties, RangeConfig, RangeDecode,
-    RangeImageInfo, RangeImageInit, RangeImageSize, RangeOnly, RangeStop, SampleInfo, SamplerOnly, SetConfig,
-    SubMetrics, Supported, take,
+    HostOnly, ImageInfo, ImageSize, InitializeImage, NewHost, Nothing, Passes, Properties, PushRange, RangeConfig,
+    RangeDecode, RangeImageInfo, RangeImageInit, RangeImageSize, RangeOnly, RangeStop, SampleInfo, SamplerOnly,
+    SetConfig, SubMetrics, Supported, take,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -181,6 +181,14 @@ pm_api! {
 
     cuptiRangeProfilerStart(params: RangeOnly) by check_initialized {
         ranges::start(params.profiler)
+    }
+
+    cuptiRangeProfilerPushRange(params: PushRange) by check_initialized {
+        ranges::push(params)
+    }
+
+    cuptiRangeProfilerPopRange(params: RangeOnly) by check_initialized {
+        ranges::pop(params.profiler)
     }
 
     cuptiRangeProfilerStop(params: RangeStop) by check_initialized {

@@ -79,6 +79,7 @@ params! {
         profiler: usize, config_size: usize, config: *const u8, image_size: usize, image: *mut u8, range: u32,
         replay: u32, ranges_per_pass: usize, levels: u16, first_level: u16, pass: usize, target_level: u16,
     }
+    PushRange: [32] { profiler: usize, name: *const c_char }
     RangeOnly: [24] { profiler: usize }
     RangeStop: [41] { profiler: usize, pass: usize, target_level: usize, all_submitted: u8 }
     RangeDecode: [32] { profiler: usize, dropped: usize }

@@ -1,11 +1,13 @@
-//! Range profiling of the simulated contexts: each kernel that a context launches while it measures is one range.
+//! Range profiling of the simulated contexts: each kernel that a context launches while it measures is one range, or all
+//! kernels that run between push and pop.
 
 use super::host;
 use super::params::{
-    EnableRanges, RangeConfig, RangeDecode, RangeImageInfo, RangeImageInit, RangeImageSize, RangeStop,
+    EnableRanges, PushRange, RangeConfig, RangeDecode, RangeImageInfo, RangeImageInit, RangeImageSize, RangeStop,
 };
 use crate::code::{Code, Outcome};
 use crate::link;
+use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{KERNEL, Work};
 use std::collections::BTreeMap;
@@ -17,7 +19,12 @@ struct Profiler {
     context: u64,
     image: usize,
     words: usize,
-    /// The kernels since the start: device, and the blocks of the grid.
+    /// Whether the caller pushes and pops ranges, and repeats its work for each pass.
+    by_caller: bool,
+    passes: usize,
+    /// When the range was pushed that is open.
+    pushed: Option<u64>,
+    /// The ranges since the start: device, and the blocks of the grids.
     kernels: Option<Vec<(u64, u64)>>,
     /// The same, after the stop.
     stopped: Option<Vec<(u64, u64)>>,
@@ -30,6 +37,8 @@ pub(crate) const MARK: u64 = 0x5349_4D52_4E47_0001;
 
 /// The last handle, and the objects.
 static PROFILERS: Mutex<(usize, BTreeMap<usize, Profiler>)> = Mutex::new((FIRST_HANDLE, BTreeMap::new()));
+/// The kernels of each context since its counters were reserved: start, end, device and blocks.
+static SUBMITTED: Mutex<BTreeMap<u64, Vec<[u64; 4]>>> = Mutex::new(BTreeMap::new());
 
 fn with_profiler<R>(handle: usize, act: impl FnOnce(&mut Profiler) -> Outcome<R>) -> Outcome<R> {
     let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +78,9 @@ pub(crate) fn enable(params: &mut EnableRanges) -> Outcome {
 
 pub(crate) fn disable(handle: usize) -> Outcome {
     with_profiler(handle, |profiler| device_of(profiler.context).map(drop))?;
-    PROFILERS.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&handle);
+    let removed = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&handle);
+    let mut submitted = SUBMITTED.lock().unwrap_or_else(PoisonError::into_inner);
+    removed.into_iter().for_each(|profiler| _ = submitted.remove(&profiler.context));
     count(&link::counters().range_disables);
     Ok(())
 }
@@ -100,13 +111,15 @@ pub(crate) fn initialize_image(params: &RangeImageInit) -> Outcome {
     Ok(())
 }
 
-/// Takes automatic ranges with kernel replay alone.
+/// Takes automatic ranges with kernel replay, and pushed ranges of one level with user replay.
 pub(crate) fn set_config(params: &RangeConfig) -> Outcome {
-    host::read_config(params.config, params.config_size)?;
-    if (params.range, params.replay) != (1, 2) || params.ranges_per_pass == 0 || params.pass != 0 {
+    let metrics = host::read_config(params.config, params.config_size)?;
+    let is_known = matches!((params.range, params.replay, params.levels), (1, 2, _) | (2, 3, 1));
+    if !is_known || params.ranges_per_pass == 0 || params.pass != 0 {
         return Err(Code::NOT_SUPPORTED);
     }
     with_profiler(params.profiler, |profiler| {
+        (profiler.by_caller, profiler.passes) = (params.range == 2, host::pass_count(&metrics));
         (profiler.image, profiler.words) = (params.image.expose_provenance(), params.image_size / 8);
         Ok(())
     })
@@ -118,7 +131,32 @@ pub(crate) fn start(handle: usize) -> Outcome {
             return Err(Code::INVALID_OPERATION);
         }
         device_of(profiler.context)?;
-        (profiler.kernels, profiler.stopped) = (Some(Vec::new()), None);
+        (profiler.kernels, profiler.stopped, profiler.pushed) = (Some(Vec::new()), None, None);
+        Ok(())
+    })
+}
+
+pub(crate) fn push(params: &PushRange) -> Outcome {
+    with_profiler(params.profiler, |profiler| {
+        device_of(profiler.context)?;
+        if !profiler.by_caller || profiler.kernels.is_none() || profiler.pushed.is_some() || params.name.is_null() {
+            return Err(Code::INVALID_OPERATION);
+        }
+        profiler.pushed = Some(now());
+        Ok(())
+    })
+}
+
+/// Counts what ran between push and pop, as the hardware does: a kernel of before that still ran, but none that still runs.
+pub(crate) fn pop(handle: usize) -> Outcome {
+    with_profiler(handle, |profiler| {
+        let device = u64::from(device_of(profiler.context)?);
+        let (pushed, popped) = (profiler.pushed.take().ok_or(Code::INVALID_OPERATION)?, now());
+        let submitted = SUBMITTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let ran = submitted.get(&profiler.context).into_iter().flatten();
+        let ran = ran.filter(|[start, end, ..]| *end > pushed && *end <= popped && *start < popped);
+        let blocks = ran.map(|[.., blocks]| blocks).sum();
+        profiler.kernels.as_mut().ok_or(Code::INVALID_OPERATION)?.push((device, blocks));
         Ok(())
     })
 }
@@ -127,11 +165,14 @@ pub(crate) fn start(handle: usize) -> Outcome {
 pub(crate) fn queued(work: &[Work]) {
     let (context, _) = current();
     let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let measuring = profilers.1.values_mut().find(|profiler| profiler.context == context);
-    if let Some(kernels) = measuring.and_then(|profiler| profiler.kernels.as_mut()) {
-        let blocks = |work: &Work| work.grid.iter().map(|count| u64::from(*count)).product();
-        let submitted = work.iter().filter(|work| work.kind == KERNEL);
-        kernels.extend(submitted.map(|work| (work.device.into(), blocks(work))));
+    let Some(profiler) = profilers.1.values_mut().find(|profiler| profiler.context == context) else { return };
+    let blocks = |work: &Work| work.grid.iter().map(|count| u64::from(*count)).product();
+    for work in work.iter().filter(|work| work.kind == KERNEL) {
+        if let Some(kernels) = profiler.kernels.as_mut().filter(|_| !profiler.by_caller) {
+            kernels.push((work.device.into(), blocks(work)));
+        }
+        let mut submitted = SUBMITTED.lock().unwrap_or_else(PoisonError::into_inner);
+        submitted.entry(context).or_default().push([work.begun_at, work.done_at, work.device.into(), blocks(work)]);
     }
 }
 
@@ -139,8 +180,11 @@ pub(crate) fn stop(params: &mut RangeStop) -> Outcome {
     if link::options().range_stop_error != 0 {
         return Err(Code(link::options().range_stop_error));
     }
-    params.all_submitted = 1;
     with_profiler(params.profiler, |profiler| {
+        if profiler.pushed.is_some() {
+            return Err(Code::INVALID_OPERATION);
+        }
+        params.all_submitted = u8::from(!profiler.by_caller || profiler.passes == 1);
         profiler.stopped = Some(profiler.kernels.take().ok_or(Code::INVALID_OPERATION)?);
         Ok(())
     })

@@ -1,0 +1,365 @@
+//! Metrics of annotations on the simulated devices: each is one range of its context, and none has the work of others.
+
+use serde_json::Value;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use support::cuda::{self, Cuda, Stream};
+use support::gpu::{PATIENCE, events, kernels, machine, name, report};
+use support::{File, nanos, record_with};
+use tracing::{Dispatch, dispatcher, info_span, subscriber};
+use tracing_kineto::integration::trial::Trial;
+use tracing_kineto::integration::{Cupti, Options, PmSampling, Selection};
+use tracing_kineto::{ActivityType, ActivityTypes, Doctor, KinetoLayer, KinetoLayerBuilder, Loss, annotate};
+use tracing_subscriber::layer::SubscriberExt;
+
+const CYCLES: &str = "sm__cycles_active.avg";
+const INSTRUCTIONS: &str = "sm__inst_executed.sum";
+
+/// Records with metrics of annotations and these settings of the builder.
+fn measured(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> File {
+    let configure = |builder: KinetoLayerBuilder| {
+        let builder = builder.activities(support::gpu::TYPES).annotation_metrics([CYCLES, INSTRUCTIONS]);
+        configure(builder.flush_timeout(PATIENCE))
+    };
+    record_with(configure, work)
+}
+
+fn rows(file: &File) -> Vec<&Value> {
+    events(file, "X", "gpu_user_annotation")
+}
+
+/// Returns name, launches and blocks of each row, and checks its values.
+#[track_caller]
+fn planted(file: &File, device: u64) -> Vec<(&str, u64, u64)> {
+    let planted = |row: &&'_ Value| {
+        let value = |key: &str| row["args"][key].as_u64().unwrap_or_else(|| panic!("no {key}: {row}"));
+        let blocks = value(CYCLES) - device * 1000;
+        assert_eq!(value(INSTRUCTIONS), device * 1000 + 100 + blocks, "{row}");
+        (value("launches"), blocks)
+    };
+    let of_device = rows(file).into_iter().filter(|row| row["pid"] == device);
+    of_device.map(|row| (name(row), planted(&row).0, planted(&row).1)).collect()
+}
+
+#[track_caller]
+fn check_released(enabled: u64) {
+    let count = cuda::count;
+    assert_eq!((count("range_enables"), count("range_disables")), (enabled, enabled));
+    assert_eq!(count("profiler_inits"), count("profiler_deinits"));
+}
+
+#[track_caller]
+fn check_note(file: &File, note: &str) {
+    let notes = report(file).notes;
+    assert!(notes.iter().any(|known| known == note), "{note}: {notes:?}");
+}
+
+fn selection(metrics: &[&str]) -> Selection {
+    let types = [ActivityType::GpuUserAnnotation, ActivityType::UserAnnotation, ActivityType::ExternalCorrelation];
+    let mut selection = Selection::of(ActivityTypes::of(&types));
+    let metrics: Vec<_> = metrics.iter().map(ToString::to_string).collect();
+    selection.options.set("CUPTI_PROFILER_METRICS", metrics);
+    selection
+}
+
+/// Returns why nothing is measured, as the notes say.
+#[track_caller]
+fn refusal(selection: &Selection) -> String {
+    let cupti = Cupti::new(&Options::default());
+    let trial = Trial::start(&cupti, selection).unwrap();
+    let notes = trial.capabilities.notes.join("; ");
+    assert!(trial.capabilities.is_incomplete && !trial.capabilities.types.contains(ActivityType::GpuUserAnnotation));
+    trial.stop(PATIENCE);
+    notes
+}
+
+#[test]
+fn each_annotation_has_a_row_with_planted_values() {
+    for settings in ["", "nested_driver=1", "cupti=12.6,driver=12060", "cupti=13.4,driver=13040"] {
+        let machine = machine(settings);
+        let kernel = machine.only_kernel("work");
+        let streams = [Stream::NULL, machine.stream(), machine.stream()];
+        let file = measured(
+            |builder| builder,
+            || {
+                for step in 1..=5 {
+                    let _step = annotate!("step {}", step).entered();
+                    (1..=step).for_each(|nth| machine.launch_by_runtime(kernel, nth, streams[nth as usize % 3]));
+                    info_span!("plain").in_scope(|| machine.launch(kernel, 1, streams[1]));
+                }
+                // Not part of any annotation; it still runs when the next one begins.
+                machine.launch(kernel, 4000, streams[2]);
+                annotate!("last").in_scope(|| machine.launch(kernel, 7, Stream::NULL));
+            },
+        );
+        let expected: Vec<_> = (1..=5).map(|step| (step + 1, step * (step + 1) / 2 + 1)).chain([(1, 7)]).collect();
+        let found = planted(&file, 0);
+        assert_eq!(found.iter().map(|row| (row.1, row.2)).collect::<Vec<_>>(), expected, "{:?}", report(&file));
+        assert_eq!((found[0].0, found[5].0), ("step 1", "last"));
+        let host = events(&file, "X", "user_annotation");
+        for (row, span) in rows(&file).iter().zip(&host) {
+            assert_eq!((name(row), &row["args"]["External id"]), (name(span), &span["args"]["External id"]));
+            assert!(nanos(&row["ts"]) >= nanos(&span["ts"]), "{row} {span}");
+        }
+        assert!(kernels(&file).is_empty());
+        let about = &file.json["range_metrics"];
+        assert_eq!((&about["ranges"], &about["passes"]["0"]), (&"annotations".into(), &1.into()), "{about}");
+        assert!(about["nested"].is_string() && about["times"].is_string() && about["left_out"].is_string(), "{about}");
+        assert_eq!(file.lost(Loss::VendorDropped), 0, "{:?}", report(&file));
+        check_released(1);
+    }
+}
+
+#[test]
+fn nested_annotations_belong_to_the_outer_one() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    let file = measured(
+        |builder| builder,
+        || {
+            let _outer = annotate!("outer").entered();
+            machine.launch(kernel, 1, Stream::NULL);
+            for _ in 0..2 {
+                annotate!("inner").in_scope(|| machine.launch(kernel, 10, Stream::NULL));
+            }
+        },
+    );
+    assert_eq!(planted(&file, 0), [("outer", 3, 21)]);
+    check_note(&file, "2 annotations were measured with those around them");
+}
+
+#[test]
+fn annotation_that_launches_nothing_has_no_row() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    let file = measured(
+        |builder| builder,
+        || {
+            (0..3).for_each(|_| annotate!("idle").in_scope(|| machine.synchronize()));
+            annotate!("busy").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
+        },
+    );
+    assert_eq!(planted(&file, 0), [("busy", 1, 1)]);
+    check_note(&file, "3 annotations were not measured: they launched nothing");
+    assert_eq!(file.lost(Loss::VendorDropped), 0);
+}
+
+#[test]
+fn overlapping_annotations_are_not_measured() {
+    let machine = machine("devices=2");
+    let (kernel, barrier) = (machine.only_kernel("work"), Barrier::new(2));
+    let file = measured(
+        |builder| builder,
+        || {
+            let layers = dispatcher::get_default(Clone::clone);
+            thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    let _layers = dispatcher::set_default(&layers);
+                    let cuda = Cuda::new();
+                    cuda.set_current(cuda.context(0));
+                    let kernel = cuda.only_kernel("work");
+                    barrier.wait();
+                    annotate!("second").in_scope(|| (0..2).for_each(|_| cuda.launch(kernel, 1, Stream::NULL)));
+                    barrier.wait();
+                    // On a device of its own.
+                    cuda.set_current(cuda.context(1));
+                    let kernel = cuda.only_kernel("work");
+                    annotate!("apart").in_scope(|| {
+                        cuda.launch(kernel, 5, Stream::NULL);
+                        barrier.wait();
+                    });
+                });
+                let first = annotate!("first").entered();
+                machine.launch(kernel, 1, Stream::NULL);
+                barrier.wait();
+                barrier.wait();
+                drop(first);
+                annotate!("alone").in_scope(|| {
+                    machine.launch(kernel, 3, Stream::NULL);
+                    barrier.wait();
+                });
+                other.join().unwrap();
+            });
+        },
+    );
+    assert_eq!(planted(&file, 0), [("alone", 1, 3)], "{:?}", report(&file));
+    assert_eq!(planted(&file, 1), [("apart", 1, 5)], "{:?}", report(&file));
+    check_note(&file, "2 annotations were not measured: another thread used their context meanwhile");
+    assert_eq!(file.lost(Loss::VendorDropped), 2);
+    check_released(2);
+}
+
+#[test]
+fn one_annotation_has_a_row_for_each_device() {
+    let machine = machine("devices=2");
+    let file = measured(
+        |builder| builder,
+        || {
+            let _both = annotate!("both").entered();
+            for (device, blocks) in [(1, 4), (0, 9), (1, 5)] {
+                machine.set_current(machine.context(device));
+                machine.launch(machine.only_kernel("work"), blocks, Stream::NULL);
+            }
+        },
+    );
+    assert_eq!((planted(&file, 0), planted(&file, 1)), (vec![("both", 1, 9)], vec![("both", 2, 9)]));
+    check_released(2);
+}
+
+#[test]
+fn captures_are_not_disturbed() {
+    let machine = machine("");
+    let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
+    let file = measured(
+        |builder| builder,
+        || {
+            let capturing = annotate!("capture").entered();
+            let graph = machine.graph(stream, || machine.launch(kernel, 6, stream));
+            drop(capturing);
+            annotate!("graph").in_scope(|| machine.launch_graph(graph, stream));
+            // The range is open when the capture begins, and ends while it runs.
+            let open = annotate!("open").entered();
+            machine.launch(kernel, 2, Stream::NULL);
+            machine.begin_capture(stream);
+            drop(open);
+            machine.launch(kernel, 2, stream);
+            machine.end_capture(stream).unwrap();
+        },
+    );
+    assert_eq!(planted(&file, 0), [("graph", 1, 6)], "{:?}", report(&file));
+    check_note(&file, "2 annotations were not measured: a stream was being captured");
+}
+
+#[test]
+fn open_annotation_is_cut_by_the_stop() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    let mut open = None;
+    let file = measured(
+        |builder| builder,
+        || {
+            open = Some(annotate!("open").entered());
+            machine.launch(kernel, 1, Stream::NULL);
+        },
+    );
+    check_released(1);
+    drop(open);
+    assert_eq!((rows(&file).len(), file.lost(Loss::VendorDropped)), (0, 1));
+    check_note(&file, "1 annotations were not measured: the recording paused, or the recording or their context ended");
+    let again = measured(|builder| builder, || annotate!("again").in_scope(|| machine.launch(kernel, 8, Stream::NULL)));
+    assert_eq!(planted(&again, 0), [("again", 1, 8)]);
+}
+
+#[test]
+fn paused_annotations_have_no_values() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    let builder = KinetoLayer::builder().no_output().activities(support::gpu::TYPES).annotation_metrics([CYCLES]);
+    let (layer, guard) = builder.flush_timeout(PATIENCE).build().unwrap();
+    let profiler = guard.profiler();
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let cut = annotate!("cut").entered();
+        machine.launch(kernel, 1, Stream::NULL);
+        profiler.pause().unwrap();
+        profiler.resume().unwrap();
+        drop(cut);
+        annotate!("whole").in_scope(|| machine.launch(kernel, 2, Stream::NULL));
+    });
+    let trace = guard.finish().unwrap();
+    let names: Vec<_> = trace
+        .events()
+        .iter()
+        .filter(|row| row.category() == "gpu_user_annotation")
+        .map(|row| row.name().to_owned())
+        .collect();
+    assert_eq!(names, ["whole"], "{:?}", trace.stats());
+}
+
+#[test]
+fn stop_during_annotations_releases_all_counters() {
+    let machine = machine("");
+    let is_over = AtomicBool::new(false);
+    for _ in 0..5 {
+        let (layer, guard) = KinetoLayer::builder()
+            .no_output()
+            .activities(support::gpu::TYPES)
+            .annotation_metrics([CYCLES])
+            .flush_timeout(PATIENCE)
+            .build()
+            .unwrap();
+        let layers = Dispatch::new(tracing_subscriber::registry().with(layer));
+        let work = || {
+            let _layers = dispatcher::set_default(&layers);
+            machine.set_current(machine.context(0));
+            let kernel = machine.only_kernel("work");
+            while !is_over.load(Ordering::Relaxed) {
+                annotate!("step").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
+                machine.synchronize();
+            }
+        };
+        thread::scope(|scope| {
+            (0..3).for_each(|_| drop(scope.spawn(work)));
+            thread::sleep(Duration::from_millis(20));
+            guard.finish().unwrap();
+            is_over.store(true, Ordering::Relaxed);
+        });
+        is_over.store(false, Ordering::Relaxed);
+        let count = cuda::count;
+        assert_eq!(count("range_enables"), count("range_disables"));
+        assert_eq!(count("profiler_inits"), count("profiler_deinits"));
+    }
+}
+
+#[test]
+fn limit_leaves_later_annotations_unmeasured() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    let file = measured(
+        |builder| builder.kernel_metrics_limit(2),
+        || (1..=5).for_each(|nth| annotate!("step").in_scope(|| machine.launch(kernel, nth, Stream::NULL))),
+    );
+    assert_eq!(planted(&file, 0), [("step", 1, 1), ("step", 1, 2)]);
+    check_note(&file, "3 annotations were not measured: CUPTI_PROFILER_MAX_RANGES is 2");
+}
+
+#[test]
+fn each_refusal_has_a_reason_and_advice() {
+    let _machine = machine("");
+    let mut without_type = selection(&[CYCLES]);
+    without_type.types = ActivityType::CudaRuntime.into();
+    let [two_passes, missing] =
+        [selection(&["dram__bytes_read.sum", "dram__bytes_write.sum"]), without_type].map(|it| refusal(&it));
+    assert!(two_passes.contains("these metrics take 2 passes, and an annotation runs once"), "{two_passes}");
+    assert!(missing.contains("add gpu_user_annotation,external_correlation to ACTIVITY_TYPES"), "{missing}");
+    let mut both = selection(&[CYCLES]);
+    both.types = both.types.with(ActivityType::HardwareCounters);
+    both.options.set("CUPTI_PM_SAMPLING_METRICS", vec![CYCLES.to_owned()]);
+    let reason = Trial::start(&PmSampling::new(&Options::default()), &both).err().unwrap();
+    assert!(reason.to_string().contains("CUPTI_PROFILER_METRICS excludes PM sampling"), "{reason}");
+}
+
+#[test]
+fn doctor_names_metrics_that_fit_in_one_pass() {
+    let _machine = machine("");
+    let names = ["dram__bytes_read.sum", CYCLES, "dram__bytes_write.sum", INSTRUCTIONS].map(ToOwned::to_owned);
+    let gpus = Doctor::new().metrics(&names).unwrap();
+    assert!(matches!(gpus[0].range_passes, Some(Ok(2))), "{:?}", gpus[0].range_passes);
+    assert_eq!(gpus[0].one_pass, ["dram__bytes_read.sum", CYCLES, INSTRUCTIONS]);
+}
+
+#[test]
+fn context_that_cannot_be_measured_has_a_note() {
+    for (settings, text) in
+        [("range_error=35", "NVreg_RestrictProfilingToAdminUsers=0"), ("range_stop_error=9", "HARDWARE")]
+    {
+        let machine = machine(settings);
+        let kernel = machine.only_kernel("work");
+        let step = || annotate!("step").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
+        let file = measured(|builder| builder, || (0..4).for_each(|_| step()));
+        let report = report(&file);
+        assert_eq!((rows(&file).len(), file.lost(Loss::VendorDropped)), (0, 4), "{settings} {report:?}");
+        assert!(report.notes.iter().any(|note| note.contains(text)), "{settings} {report:?}");
+    }
+}
