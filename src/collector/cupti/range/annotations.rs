@@ -77,8 +77,8 @@ pub(super) fn end_call(ended: &EndedCall<'_>) {
         WatchedFunction::CaptureBegin if !ended.failed => context.note_capture(true),
         WatchedFunction::CaptureEnd => context.note_capture(false),
         WatchedFunction::Launch | WatchedFunction::Transfer => {
-            context.leave_call();
-            if watched == WatchedFunction::Launch && !ended.failed {
+            let runs = context.leave_call() && !ended.failed;
+            if watched == WatchedFunction::Launch && runs {
                 with_range(context.context, |range| range.launches += 1);
             }
         }
@@ -199,19 +199,21 @@ impl AnnotationMetrics {
     fn enter_call(self: &Arc<Self>, context: &Arc<AnnotatedContext>) {
         let own = with_range(context.context, |range| range.number);
         let wants_range = own.is_none() && self.wants_range(context.context);
-        match context.enter_call(own, wants_range) {
-            CallEntry::Passed => {}
-            CallEntry::Refused(refusal) => self.refuse_range(context.context, refusal),
+        let begun = match context.enter_call(own, wants_range) {
+            CallEntry::Passed => return,
+            CallEntry::Refused(refusal) => Err(refusal),
             CallEntry::Begins(number) => {
-                let begun = context.begin_range(self.run.driver, self.run.api, &self.run.names());
-                match begun {
-                    Ok(()) => {
-                        let range =
-                            OpenRange { context: Arc::downgrade(context), number, start: self.run.now(), launches: 0 };
-                        self.set_range(context.context, Some(range));
-                    }
-                    Err(refusal) => self.refuse_range(context.context, refusal),
-                }
+                context.begin_range(self.run.driver, self.run.api, &self.run.names()).map(|()| number)
+            }
+        };
+        match begun {
+            Ok(number) => {
+                let (held, start) = (Arc::downgrade(context), self.run.now());
+                self.set_range(context.context, Some(OpenRange { context: held, number, start, launches: 0 }));
+            }
+            Err(refusal) => {
+                self.run.begun.fetch_sub(1, Ordering::Relaxed);
+                self.refuse_range(context.context, refusal);
             }
         }
     }
@@ -223,7 +225,11 @@ impl AnnotationMetrics {
             let own = current.as_ref().filter(|annotation| annotation.is_of(self));
             own.is_some_and(|annotation| !annotation.ranges.contains_key(&context))
         };
-        if !ANNOTATION.try_with(is_new).unwrap_or(false) || !self.run.is_recording() {
+        if !ANNOTATION.try_with(is_new).unwrap_or(false) {
+            return false;
+        }
+        if !self.run.is_recording() {
+            self.refuse_range(context, RangeRefusal::Cut);
             return false;
         }
         let is_below = self.run.is_below_limit();

@@ -112,9 +112,11 @@ impl AnnotatedContext {
         CallEntry::Refused(refusal)
     }
 
-    pub(super) fn leave_call(&self) {
+    /// Notes that a call returns; returns whether its work runs, as far as known, and is not captured.
+    pub(super) fn leave_call(&self) -> bool {
         let mut state = self.lock_state();
         state.calls = state.calls.saturating_sub(1);
+        state.captures == 0
     }
 
     /// Notes that the capture of a stream has begun or ended.
