@@ -26,6 +26,8 @@ readonly pack example=$pack/cuda-example trace_limit=$((4 << 20))
 # The example's exit status is never this one.
 readonly skipped=77
 readonly metrics=sm__cycles_active.avg.pct_of_peak_sustained_elapsed,gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed
+# The first is a sum that is exact.
+readonly range_metrics=sm__inst_executed.sum,dram__bytes_read.sum
 
 # ---- Parts: each runs in a process of its own, in $work, with errors fatal.
 
@@ -43,6 +45,7 @@ parts() {
   echo "stall $((s + 15)) $((s + 120))"
   echo "injection 10 60"
   echo "counters 15 60"
+  printf '%s 20 90\n' kernel-metrics annotation-metrics
   echo "torch 40 120"
   printf "%s $((15 * s + 20)) $((15 * s + 240))\n" memory-1 memory-2 memory-3 memory-4
 }
@@ -228,7 +231,8 @@ run_injection() {
   expect_kernels "$work"/injection_*.pt.trace.json.gz
 }
 
-run_counters() {
+# Selects a libcupti whose libraries of metrics are there.
+use_counter_libraries() {
   local helper
   if [[ -e $pack/lib/libnvperf_host.so.gz ]]; then
     command -v gzip >/dev/null || skip "no gzip to unpack libnvperf_host.so"
@@ -241,7 +245,17 @@ run_counters() {
   else
     use_cupti found || require_cupti
   fi
+}
+
+run_counters() {
+  use_counter_libraries
   "$example" "$work/counters.pt.trace.json.gz" --counters "$metrics"
+}
+
+# run_metrics kernel|annotation
+run_metrics() {
+  use_counter_libraries
+  "$example" "$work/$1-metrics.pt.trace.json.gz" "--$1-metrics" "$range_metrics"
 }
 
 run_torch() {
@@ -269,6 +283,7 @@ run_part() {
   cd "$work"
   case $part in
   machine | spill | stall | injection | counters | torch) "run_$part" ;;
+  *-metrics) run_metrics "${part%-metrics}" ;;
   checks-*) run_checks "${part#checks-}" ;;
   empty-*) run_empty "${part#empty-}" ;;
   overhead-*) run_overhead ;;

@@ -21,7 +21,9 @@
 //! - `--spill SECONDS`: the same while the oldest records are moved to disk; checks the parts.
 //! - `--stall SECONDS`: instead, serves a constant load for that time and stalls one request; checks the dump that this triggers.
 //! - `--counters METRICS`: instead, samples these metrics of the hardware while kernels run in bursts; checks the samples.
-//! - `--unpaced`: the same load as fast as possible.
+//! - `--kernel-metrics METRICS`, `--annotation-metrics METRICS`: instead, measures these metrics of each kernel or annotation;
+//!   prints them, and checks rows and values.
+//! - `--unpaced`: the load of `--stall`, as fast as possible.
 //! - `--json`: prints JSON lines.
 //! - `--ptx`: prints the kernels, and nothing else.
 //!
@@ -31,6 +33,7 @@
 mod checks;
 mod counters;
 mod kernels;
+mod metrics;
 mod overhead;
 mod program;
 mod report;
@@ -70,6 +73,7 @@ struct Options {
     stall: Option<Duration>,
     unpaced: bool,
     counters: Option<String>,
+    metrics: Option<(metrics::Unit, String)>,
 }
 
 fn main() -> ExitCode {
@@ -93,6 +97,11 @@ fn run() -> Outcome<ExitCode> {
             "--spill" => options.spill = Some(seconds("--spill", arguments.next())?),
             "--stall" => options.stall = Some(seconds("--stall", arguments.next())?),
             "--counters" => options.counters = Some(arguments.next().ok_or("--counters needs names of metrics")?),
+            "--kernel-metrics" | "--annotation-metrics" => {
+                let unit =
+                    if argument == "--kernel-metrics" { metrics::Unit::Kernel } else { metrics::Unit::Annotation };
+                options.metrics = Some((unit, arguments.next().ok_or(format!("{argument} needs names of metrics"))?));
+            }
             "--unpaced" => options.unpaced = true,
             "--ptx" => {
                 print!("{}", kernels::PTX);
@@ -114,6 +123,10 @@ fn run() -> Outcome<ExitCode> {
     let mut report = Report::new(options.json);
     if let Some(metrics) = &options.counters {
         counters::run(metrics, &path, &mut report)?;
+        return Ok(report.end());
+    }
+    if let Some((unit, names)) = &options.metrics {
+        metrics::run(*unit, names, &path, &mut report)?;
         return Ok(report.end());
     }
     match (options.soak, options.spill, options.stall) {

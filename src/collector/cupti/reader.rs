@@ -24,6 +24,8 @@ pub(super) type FunctionNames = Box<dyn Fn(u32, u32) -> Option<String> + Send>;
 pub(super) struct Reader {
     sink: RecordSink,
     types: ActivityTypes,
+    /// The types of work that launches should have records of.
+    expected: ActivityTypes,
     function_name: FunctionNames,
     kernels: KernelNames,
     functions: Functions,
@@ -96,6 +98,7 @@ impl Reader {
         Reader {
             sink,
             types,
+            expected: types,
             function_name,
             kernels: KernelNames::default(),
             functions: Functions::default(),
@@ -117,6 +120,11 @@ impl Reader {
 
     pub(super) fn sink(&self) -> &RecordSink {
         &self.sink
+    }
+
+    /// Sets the types of work that launches must have records of, also if their kinds could not be enabled.
+    pub(super) fn expect_types(&mut self, types: ActivityTypes) {
+        self.expected = types;
     }
 
     /// Reads records that have only the selected fields.
@@ -207,6 +215,14 @@ impl Reader {
         })
     }
 
+    /// Returns whether the work of a call should have records.
+    fn expects_work(&self, runs_kernels: bool) -> bool {
+        const KERNELS: ActivityTypes =
+            ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaProfilerRange]);
+        const TRANSFERS: ActivityTypes = ActivityTypes::of(&[ActivityType::GpuMemcpy, ActivityType::GpuMemset]);
+        !self.expected.intersection(if runs_kernels { KERNELS } else { TRANSFERS }).is_empty()
+    }
+
     fn add_call(&mut self, call: &Api<'_>, domain: u32, batch: &mut Batch<'_>) {
         let number = call.function();
         let function = self.functions.get((domain, number), || (self.function_name)(domain, number), batch);
@@ -221,7 +237,8 @@ impl Reader {
         if succeeded && (does.begins_capture || does.ends_capture) {
             self.launches.note_capture(thread, does.begins_capture);
         }
-        let launches = does.launches && succeeded && self.launches.reaches_device(thread);
+        let reaches_device = does.launches && succeeded && self.launches.reaches_device(thread);
+        let launches = reaches_device && self.expects_work(does.runs_kernels);
         // Only wait for kernels that are recorded, and not for those of a pause.
         let expects_record = launches && !batch.overlaps_pause(call.start(), call.end());
         if expects_record && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {

@@ -264,6 +264,7 @@ impl Loaded {
         let api = subscriber.api;
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
         let mut reader = Reader::new(sink.clone(), capabilities.types, ask);
+        reader.expect_types(selection.types | subscription.measured_types());
         if subscriber.selects_fields() {
             reader.restore_records(RecordRestorer::new(&HUB.layouts));
         }

@@ -4,6 +4,7 @@ use super::hub::{HUB, Lease};
 use super::range::RangeMetrics;
 use super::subscriber::Subscriber;
 use crate::collector::buffered::kinds::PausableKinds;
+use kineto_trace::activity::ActivityTypes;
 use std::sync::Arc;
 
 /// The subscriber and the kinds that it enabled; released on drop, also after a panic.
@@ -32,6 +33,11 @@ impl Subscription {
     pub(super) fn set_ranges(&mut self, ranges: RangeMetrics) {
         HUB.set_range_metrics(Some(ranges.clone()));
         self.ranges = Some(ranges);
+    }
+
+    /// Returns the type of the rows with metrics.
+    pub(super) fn measured_types(&self) -> ActivityTypes {
+        self.ranges.as_ref().map_or(ActivityTypes::EMPTY, |ranges| ranges.row_type().into())
     }
 
     /// Ends the measuring.

@@ -172,6 +172,14 @@ impl RangeMetrics {
         }
     }
 
+    /// Returns the type of the rows with metrics.
+    pub(super) fn row_type(&self) -> ActivityType {
+        match self {
+            RangeMetrics::Kernels(_) => ActivityType::CudaProfilerRange,
+            RangeMetrics::Annotations(_) => ActivityType::GpuUserAnnotation,
+        }
+    }
+
     /// Handles a call of the program that begins.
     pub(super) fn on_begun_call(&self, call: &BegunCall) {
         match self {
