@@ -84,6 +84,14 @@ run_example() {
     # What it has dumped by itself. If the machine stalled, there is an earlier dump.
     written+=("${trace%.pt.trace.json.gz}"_*_slow-span-request.pt.trace.json.gz)
   fi
+  if [[ $example = cuda && ${run[0]} = on_simulated_gpu ]]; then
+    local unit
+    for unit in kernel annotation; do
+      trace=$traces/cuda-$unit-metrics.pt.trace.json.gz
+      "${run[@]:0:2}" "$trace" "--$unit-metrics" sm__inst_executed.sum,dram__bytes_read.sum </dev/null || return
+      written+=("$trace")
+    done
+  fi
   if [[ $example = wgpu ]]; then
     # The other way to the GPU's clock, and names that all of HTA understands.
     trace=$traces/wgpu-brackets.pt.trace.json.gz

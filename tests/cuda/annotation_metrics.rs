@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use support::cuda::{self, Cuda, Stream};
-use support::gpu::{PATIENCE, events, kernels, machine, name, report};
+use support::gpu::{PATIENCE, events, keep_trace, kernels, machine, name, report};
 use support::{File, nanos, record_with};
 use tracing::{Dispatch, dispatcher, info_span, subscriber};
 use tracing_kineto::integration::trial::Trial;
@@ -94,6 +94,7 @@ fn each_annotation_has_a_row_with_planted_values() {
                 annotate!("last").in_scope(|| machine.launch(kernel, 7, Stream::NULL));
             },
         );
+        keep_trace(&file, "annotations");
         let expected: Vec<_> = (1..=5).map(|step| (step + 1, step * (step + 1) / 2 + 1)).chain([(1, 7)]).collect();
         let found = planted(&file, 0);
         assert_eq!(found.iter().map(|row| (row.1, row.2)).collect::<Vec<_>>(), expected, "{:?}", report(&file));

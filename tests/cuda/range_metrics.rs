@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use support::cuda::{self, Cuda, Stream};
-use support::gpu::{PATIENCE, calls, correlation, events, kernels, machine, name, report};
+use support::gpu::{PATIENCE, calls, correlation, events, keep_trace, kernels, machine, name, report};
 use support::{File, nanos, record_with};
+use tracing::info_span;
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::trial::Trial;
 use tracing_kineto::integration::{Cupti, Options, PmSampling, Selection, Unavailable, Why};
@@ -66,8 +67,14 @@ fn each_launch_has_a_row_with_planted_values() {
         let streams = [Stream::NULL, machine.stream(), machine.stream()];
         let file = measured(
             |builder| builder,
-            || (1..=30).for_each(|nth| machine.launch_by_runtime(kernel, nth, streams[nth as usize % 3])),
+            || {
+                for nth in 1..=30 {
+                    let _spans = [info_span!("model").entered(), info_span!("layer", nth).entered()];
+                    machine.launch_by_runtime(kernel, nth, streams[nth as usize % 3]);
+                }
+            },
         );
+        keep_trace(&file, "kernels");
         let mut launches = calls(&file);
         launches.retain(|call| name(call).starts_with("cudaLaunchKernel") && call["cat"] == "cuda_runtime");
         let rows = ranges(&file);

@@ -241,6 +241,13 @@ pub fn publish(file: &str, text: &str) {
     std::fs::write(crate::target().join(file), text).unwrap();
 }
 
+/// Writes a trace to the target folder, where other people's tools read it after the tests (`.ci/run`).
+pub fn keep_trace(file: &File, name: &str) {
+    let folder = crate::target().join("metrics");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(format!("{name}.pt.trace.json")), file.json.to_string()).unwrap();
+}
+
 pub fn say(text: &str) {
     println!("{text}");
 }
