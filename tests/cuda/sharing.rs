@@ -324,6 +324,21 @@ fn hardware_times_are_noted_where_they_are_refused() {
 }
 
 #[test]
+fn full_buffer_of_hardware_times_is_noted() {
+    for (settings, asks, is_noted) in [("", true, true), ("", false, false), ("hardware_times_error=27", true, false)] {
+        let machine = machine(&format!("cupti=13.5,hardware_times_error=0,timestamp_zero=1,{settings}"));
+        let mut selection = Selection::of(TYPES);
+        selection.options.set("CUPTI_HARDWARE_TIMES", asks);
+        let cupti = Cupti::new(&Options::default());
+        let trial = Trial::start(&cupti, &selection).unwrap();
+        launch(&machine);
+        let found = trial.stop(PATIENCE);
+        let note = format!("{LAUNCHES} records of device work have no times: the hardware's buffer of times was full");
+        assert_eq!(found.notes.iter().any(|known| known.starts_with(&note)), is_noted, "{:?}", found.notes);
+    }
+}
+
+#[test]
 fn driver_that_refuses_to_share_is_used_alone() {
     // A process that has shared libcupti does not return, so this is another process.
     in_child("sharing::child_that_cannot_share", &[]);

@@ -41,6 +41,8 @@ pub(super) struct Reader {
     /// A thread of this crate, and the time until which its calls are excluded.
     excluded_calls: (u32, u64),
     restorer: Option<RecordRestorer>,
+    /// Work that came back without times.
+    without_times: u64,
 }
 
 impl std::fmt::Debug for Reader {
@@ -110,6 +112,7 @@ impl Reader {
             context: (0, u32::MAX),
             excluded_calls: (0, 0),
             restorer: None,
+            without_times: 0,
         }
     }
 
@@ -162,6 +165,11 @@ impl Reader {
         self.launches.note_missing(records.is_broken().into());
         sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.is_broken()));
         !records.is_broken()
+    }
+
+    /// Takes the number of records that came back without times, and begins to count anew.
+    pub(super) fn take_without_times(&mut self) -> u64 {
+        std::mem::take(&mut self.without_times)
     }
 
     /// Ends the recording.
@@ -259,19 +267,19 @@ impl Reader {
     }
 
     fn add_kernel(&mut self, kernel: &Kernel<'_>, batch: &mut Batch<'_>) {
-        self.on_device(kernel.context(), kernel.device(), kernel.correlation(), batch);
+        self.on_device((kernel.context(), kernel.device()), kernel.correlation(), kernel.start(), batch);
         let name = self.kernels.name_at(kernel.name(), batch);
         batch.work(&work!(kernel, ConcurrentKernel, name, KERNEL, kernel_words));
     }
 
     fn add_copy(&mut self, copy: &Memcpy<'_>, batch: &mut Batch<'_>) {
-        self.on_device(copy.context(), copy.device(), copy.correlation(), batch);
+        self.on_device((copy.context(), copy.device()), copy.correlation(), copy.start(), batch);
         let name = self.copy_name([copy.copy_kind(), copy.source_kind(), copy.target_kind()], batch);
         batch.work(&work!(copy, GpuMemcpy, name, COPY, copy_words));
     }
 
     fn add_peer_copy(&mut self, copy: &Memcpy2<'_>, batch: &mut Batch<'_>) {
-        self.on_device(copy.context(), copy.device(), copy.correlation(), batch);
+        self.on_device((copy.context(), copy.device()), copy.correlation(), copy.start(), batch);
         self.in_context(copy.source_context(), copy.source_device(), batch);
         self.in_context(copy.target_context(), copy.target_device(), batch);
         let name = self.copy_name([copy.copy_kind(), copy.source_kind(), copy.target_kind()], batch);
@@ -279,14 +287,14 @@ impl Reader {
     }
 
     fn add_fill(&mut self, fill: &Memset<'_>, batch: &mut Batch<'_>) {
-        self.on_device(fill.context(), fill.device(), fill.correlation(), batch);
+        self.on_device((fill.context(), fill.device()), fill.correlation(), fill.start(), batch);
         let memory = u32::from(fill.memory_kind());
         let name = self.composed_name(FILL | memory, || format!("Memset ({})", memory_name(memory)), batch);
         batch.work(&work!(fill, GpuMemset, name, COPY, fill_words));
     }
 
     fn add_graph(&mut self, graph: &GraphTrace<'_>, batch: &mut Batch<'_>) {
-        self.on_device(graph.context(), graph.device(), graph.correlation(), batch);
+        self.on_device((graph.context(), graph.device()), graph.correlation(), graph.start(), batch);
         let name = self.composed_name(GRAPH, || "CUDA graph".to_owned(), batch);
         batch.work(&work!(graph, ConcurrentKernel, name, GRAPH, graph_words));
     }
@@ -312,9 +320,10 @@ impl Reader {
     }
 
     #[inline]
-    fn on_device(&mut self, context: u32, device: u32, correlation: u32, batch: &mut Batch<'_>) {
+    fn on_device(&mut self, (context, device): (u32, u32), correlation: u32, start: u64, batch: &mut Batch<'_>) {
         self.in_context(context, device, batch);
         self.launches.note_device_record(correlation);
+        self.without_times += u64::from(start == 0);
     }
 
     #[inline]

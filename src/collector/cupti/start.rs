@@ -12,7 +12,7 @@ use super::selected_fields::RecordRestorer;
 use super::shared::{self, NamedApi, SharedApi};
 use super::subscriber::{Interfaces, Subscriber};
 use super::subscription::Subscription;
-use super::worker::CuptiLibrary;
+use super::worker::{CuptiLibrary, HardwareTimes};
 use super::{names, search};
 use crate::collector::buffered::commands::ReaderCommands;
 use crate::collector::buffered::engine::ReaderThread;
@@ -236,9 +236,8 @@ impl Loaded {
         {
             capabilities.notes.push(format!("threads share buffers: {error}"));
         }
-        if selection.options.flag("CUPTI_HARDWARE_TIMES")
-            && let Err(error) = subscriber.use_hardware_times()
-        {
+        let asked = selection.options.flag("CUPTI_HARDWARE_TIMES").then(|| subscriber.use_hardware_times());
+        if let Some(Err(error)) = asked {
             let note = "the times of device work are not those of the hardware (needs a GPU of Blackwell or later without MIG \
                         or MPS, libcupti 12.8, and the start before the first context)";
             capabilities.notes.push(format!("{note}: {error}"));
@@ -270,7 +269,9 @@ impl Loaded {
         }
         let (driver, teardown) = (self.driver, selection.options.flag("TEARDOWN_CUPTI"));
         let makes_test_call = makes_test_call(proof, capabilities.types);
-        let library = CuptiLibrary { subscriber, driver, reader, subscription, makes_test_call, teardown };
+        let hardware_times = asked.is_some_and(|asked| asked.is_ok()).then(HardwareTimes::default);
+        let library =
+            CuptiLibrary { subscriber, driver, reader, subscription, makes_test_call, teardown, hardware_times };
         HUB.set_reader(Some(commands.clone()));
         ReaderThread::spawn("kineto-cupti", &HUB.pool, &commands, &kinds, library)?;
         Ok((commands, kinds))

@@ -28,6 +28,17 @@ pub(super) struct CuptiLibrary {
     pub(super) makes_test_call: bool,
     /// Whether to detach the library at the end.
     pub(super) teardown: bool,
+    /// The times of device work, if they are those of the hardware.
+    pub(super) hardware_times: Option<HardwareTimes>,
+}
+
+/// What the hardware's own buffer of times has lost. CUPTI empties it at each flush, once a second, and counts no losses:
+/// records of work beyond its size have no times.
+#[derive(Debug, Default)]
+pub(super) struct HardwareTimes {
+    lost: u64,
+    /// From then on, records without an end are of work that still runs.
+    is_forced: bool,
 }
 
 impl BufferedLibrary for CuptiLibrary {
@@ -55,6 +66,10 @@ impl BufferedLibrary for CuptiLibrary {
     }
 
     fn flush_buffers(&mut self, forced: bool) {
+        self.count_lost_times();
+        if let Some(times) = &mut self.hardware_times {
+            times.is_forced |= forced;
+        }
         // Records that cannot be flushed arrive when their buffer is full, or are counted as missing.
         let _ = self.subscriber.api.flush_buffers(forced);
         let dropped = self.subscriber.take_dropped_count();
@@ -78,6 +93,11 @@ impl BufferedLibrary for CuptiLibrary {
 
     fn finish_recording(&mut self, counts: &PoolCounts) {
         self.subscription.finish_ranges();
+        self.count_lost_times();
+        if let Some(HardwareTimes { lost: lost @ 1.., .. }) = self.hardware_times {
+            let why = "the hardware's buffer of times was full; launch less in a second, or unset CUPTI_HARDWARE_TIMES";
+            self.sink().note(format!("{lost} records of device work have no times: {why}"));
+        }
         self.reader.finish_recording();
         if self.makes_test_call && counts.filled == 0 {
             self.sink().note("libcupti delivered no records, not even of the test call at the start");
@@ -89,6 +109,14 @@ impl BufferedLibrary for CuptiLibrary {
 }
 
 impl CuptiLibrary {
+    /// Counts the records without times that were read before a forced flush.
+    fn count_lost_times(&mut self) {
+        let lost = self.reader.take_without_times();
+        if let Some(times) = self.hardware_times.as_mut().filter(|times| !times.is_forced) {
+            times.lost += lost;
+        }
+    }
+
     /// Detaches the library when a call returns. The thread makes that call itself instead of waiting for the
     /// program's next call.
     fn detach_library(&mut self) {
