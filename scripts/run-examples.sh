@@ -88,7 +88,7 @@ run_example() {
     local unit
     for unit in kernel annotation; do
       trace=$traces/cuda-$unit-metrics.pt.trace.json.gz
-      "${run[@]:0:2}" "$trace" "--$unit-metrics" sm__inst_executed.sum,dram__bytes_read.sum </dev/null || return
+      "${run[@]:0:2}" "$trace" "--$unit-metrics" sm__inst_executed.sum,sm__cycles_active.avg </dev/null || return
       written+=("$trace")
     done
   fi

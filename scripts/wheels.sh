@@ -4,7 +4,7 @@
 #   scripts/wheels.sh FOLDER [VERSION]
 #
 # With VERSION (13.5, 13.4.92), only that libcupti is fetched, in the newest release that begins so.
-# They come as wheels from Python's package index, about 130 MB, and are unpacked into FOLDER/<version>/{lib,include}; the
+# They come as wheels from Python's package index, about 165 MB, and are unpacked into FOLDER/<version>/{lib,include}; the
 # headers of CUDA that theirs include go into FOLDER/cuda. PTI goes into FOLDER/pti/<version>/lib, with the libraries of
 # Intel's compiler beside it; the distribution's Level Zero loader, which is too old for PTI, goes into FOLDER/pti/loader
 # where apt-get can fetch it. What is there already is kept. For x86-64: 11.8 has no other.
@@ -22,10 +22,13 @@ folder=$(cd "$1" && pwd)
 wanted=(
   '11.8 nvidia-cuda-cupti-cu11==11.8.87'
   '12.4 nvidia-cuda-cupti-cu12==12.4.127'
+  '12.6 nvidia-cuda-cupti-cu12==12.6.80'
   '12.9 nvidia-cuda-cupti-cu12==12.9.79'
   '13.0 nvidia-cuda-cupti==13.0.85'
+  '13.1 nvidia-cuda-cupti==13.1.115'
   '13.2 nvidia-cuda-cupti==13.2.86'
   '13.4 nvidia-cuda-cupti==13.4.92'
+  '13.5 nvidia-cuda-cupti==13.5.25'
   'cuda nvidia-cuda-runtime==13.4.92 nvidia-cuda-crt==13.4.92'
   'pti/0.12.4 intel-pti==0.12.4 intel-cmplr-lib-rt==2025.3.3'
   'pti/0.16.0 intel-pti==0.16.0 intel-cmplr-lib-rt==2025.3.3'

@@ -50,6 +50,7 @@ pub(crate) fn play(scenario: &str, arguments: &[String]) {
         ("passes", [library, metrics, names @ ..]) => {
             crate::metrics::print_passes(&open(metrics), &open(library), names)
         }
+        ("chips", [library, metrics, names @ ..]) => crate::metrics::print_chips(&open(metrics), &open(library), names),
         ("evaluate", [library, metrics, image, names @ ..]) => {
             crate::metrics::evaluate(&open(metrics), &open(library), &std::fs::read(image).unwrap(), names)
         }

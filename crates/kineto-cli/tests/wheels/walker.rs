@@ -13,7 +13,7 @@ pub(crate) const TESTS: &[Test] =
     &[("walker::nvidias_own_walker_finds_the_simulators_records_where_they_are", walk_buffers)];
 
 /// Versions whose walker works without a driver.
-const WITHOUT_DRIVER: [&str; 4] = ["11.8", "12.4", "12.9", "13.0"];
+const WITHOUT_DRIVER: [&str; 6] = ["11.8", "12.4", "12.6", "12.9", "13.0", "13.1"];
 
 /// The record kinds of NVTX ranges.
 const MARKERS: [u32; 2] = [MARKER, MARKER_DATA];
