@@ -167,7 +167,8 @@ impl RangePlan {
         let kind = match unit {
             RangeUnit::Kernels => ActivityType::CudaProfilerRange,
             RangeUnit::Annotations => {
-                about["nested"] = "the outermost annotation of a thread is measured".into();
+                let nested = "the outermost annotation of a thread is measured";
+                about.as_object_mut().map(|about| about.insert("nested".to_owned(), nested.into()));
                 ActivityType::GpuUserAnnotation
             }
         };
