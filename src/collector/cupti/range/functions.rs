@@ -23,7 +23,7 @@ const CONTEXT_ENDS: [&str; 4] =
     ["cuCtxDestroy", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxRelease", "cudaDeviceReset"];
 
 /// Beginnings of the functions that submit work other than single kernels, or capture it.
-const OTHERS: [(&str, WatchedFunction); 12] = [
+const OTHERS: [(&str, WatchedFunction); 14] = [
     ("cuLaunchHostFunc", WatchedFunction::Transfer),
     ("cudaLaunchHostFunc", WatchedFunction::Transfer),
     ("cuLaunch", WatchedFunction::Launch),
@@ -35,7 +35,9 @@ const OTHERS: [(&str, WatchedFunction); 12] = [
     ("cuMemset", WatchedFunction::Transfer),
     ("cudaMemset", WatchedFunction::Transfer),
     ("cuStreamBeginCapture", WatchedFunction::CaptureBegin),
+    ("cudaStreamBeginCapture", WatchedFunction::CaptureBegin),
     ("cuStreamEndCapture", WatchedFunction::CaptureEnd),
+    ("cudaStreamEndCapture", WatchedFunction::CaptureEnd),
 ];
 
 /// Returns how a function is watched, if it is.
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     fn functions_are_watched_by_what_they_submit() {
-        use WatchedFunction::{CaptureBegin, ContextEnd, Launch, Transfer};
+        use WatchedFunction::{CaptureBegin, CaptureEnd, ContextEnd, Launch, Transfer};
         for (name, of_kernels, of_annotations) in [
             ("cudaLaunchKernel_v7000", Some(Launch), Some(Launch)),
             ("cuLaunchKernelEx_ptsz", Some(Launch), Some(Launch)),
@@ -75,6 +77,7 @@ mod tests {
             ("cuMemcpyHtoDAsync_v2_ptsz", None, Some(Transfer)),
             ("cuLaunchHostFunc", None, Some(Transfer)),
             ("cuStreamBeginCapture_v2", None, Some(CaptureBegin)),
+            ("cudaStreamEndCapture_v10000", None, Some(CaptureEnd)),
             ("cuCtxDestroy_v2", Some(ContextEnd), Some(ContextEnd)),
             ("cuMemAlloc_v2", None, None),
         ] {
