@@ -2,6 +2,7 @@
 
 mod averages;
 mod both;
+pub mod check;
 mod csv;
 mod events;
 mod filter;

@@ -23,56 +23,56 @@ pub struct BrokenRule {
 }
 
 /// A rule without the events that break it.
-struct Rule {
+struct ReaderRule {
     reader: &'static str,
     problem: &'static str,
     effect: &'static str,
     remedy: &'static str,
 }
 
-const OVERLAP: Rule = Rule {
+const OVERLAP: ReaderRule = ReaderRule {
     reader: "Perfetto",
     problem: "slices begin inside another slice of their track and end after it",
     effect: "drops them",
     remedy: "convert the file to .pftrace, which keeps them",
 };
-const EARLY: Rule = Rule {
+const EARLY: ReaderRule = ReaderRule {
     reader: "Perfetto",
     problem: "device events begin before the call that launched them",
     effect: "drops their arrows",
     remedy: "check the device's clock",
 };
-const NO_STREAM: Rule = Rule {
+const NO_STREAM: ReaderRule = ReaderRule {
     reader: "HTA",
     problem: "device events have no integer argument `stream`",
     effect: "takes them for host events",
     remedy: "write the stream",
 };
-const NO_CORRELATION: Rule = Rule {
+const NO_CORRELATION: ReaderRule = ReaderRule {
     reader: "HTA",
     problem: "device events have no argument `correlation`",
     effect: "lacks them in launch and queue figures, and drops them in traces with two or more steps",
     remedy: "write the id that the launching call has",
 };
-const NO_LAUNCH: Rule = Rule {
+const NO_LAUNCH: ReaderRule = ReaderRule {
     reader: "HTA",
     problem: "device events have a `correlation` that no call has",
     effect: "lacks them in launch and queue figures, and drops them in traces with two or more steps",
     remedy: "record the calls of the runtime too, from before the first launch",
 };
-const OTHER_DEVICE: Rule = Rule {
+const OTHER_DEVICE: ReaderRule = ReaderRule {
     reader: "TensorBoard",
     problem: "device events have another `device` than their process id",
     effect: "shows no GPU utilization",
     remedy: "write the device's number as `pid`",
 };
-const COMPACT_RANK: Rule = Rule {
+const COMPACT_RANK: ReaderRule = ReaderRule {
     reader: "HTA",
     problem: "the header has \"rank\": without a space behind it",
     effect: "takes the file for rank 0",
     remedy: "write a space after the colon",
 };
-const COARSE_TIMES: Rule = Rule {
+const COARSE_TIMES: ReaderRule = ReaderRule {
     reader: "every viewer",
     problem: "times are so far from `baseTimeNanoseconds` that a double cannot hold their nanoseconds",
     effect: "rounds them, so that slices that touch overlap",
@@ -153,7 +153,7 @@ impl Events {
     }
 }
 
-impl Rule {
+impl ReaderRule {
     /// Returns the broken rule if there are such events.
     fn broken_by<'e>(&self, mut events: impl Iterator<Item = Event<'e>>) -> Option<BrokenRule> {
         let first = events.next()?.index();
@@ -161,7 +161,7 @@ impl Rule {
     }
 
     fn broken_by_file(&self) -> BrokenRule {
-        let Rule { reader, problem, effect, remedy } = *self;
+        let ReaderRule { reader, problem, effect, remedy } = *self;
         BrokenRule { reader, problem, effect, remedy, count: 0, first: None }
     }
 }

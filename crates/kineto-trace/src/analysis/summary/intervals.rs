@@ -4,11 +4,11 @@ use crate::time::Timestamp;
 
 /// A set of times: sorted intervals that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Intervals(Vec<(Timestamp, Timestamp)>);
+pub(in crate::analysis) struct Intervals(Vec<(Timestamp, Timestamp)>);
 
 impl Intervals {
     /// Returns the union of intervals in any order.
-    pub(super) fn union(parts: impl IntoIterator<Item = (Timestamp, Timestamp)>) -> Intervals {
+    pub(in crate::analysis) fn union(parts: impl IntoIterator<Item = (Timestamp, Timestamp)>) -> Intervals {
         let mut parts: Vec<_> = parts.into_iter().collect();
         parts.sort_unstable();
         let mut merged: Vec<(Timestamp, Timestamp)> = Vec::new();
@@ -22,7 +22,7 @@ impl Intervals {
     }
 
     /// Returns the intersection of two sets.
-    pub(super) fn intersection(&self, other: &Intervals) -> Intervals {
+    pub(in crate::analysis) fn intersection(&self, other: &Intervals) -> Intervals {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut shared = Vec::new();
         while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
@@ -40,14 +40,25 @@ impl Intervals {
     }
 
     /// Returns the total length between two times, in nanoseconds.
-    pub(super) fn ns_within(&self, start: Timestamp, end: Timestamp) -> u64 {
+    pub(in crate::analysis) fn ns_within(&self, start: Timestamp, end: Timestamp) -> u64 {
         let first = self.0.partition_point(|part| part.1 <= start);
         let parts = self.0.get(first..).unwrap_or_default().iter().take_while(|part| part.0 < end);
         parts.map(|part| part.1.min(end).since(part.0.max(start))).sum()
     }
 
+    /// Returns the intervals in order.
+    pub(in crate::analysis) fn parts(&self) -> &[(Timestamp, Timestamp)] {
+        &self.0
+    }
+
+    /// Returns whether a time lies in the set; the end of an interval does not.
+    pub(in crate::analysis) fn contains(&self, at: Timestamp) -> bool {
+        let first = self.0.partition_point(|part| part.1 <= at);
+        self.0.get(first).is_some_and(|part| part.0 <= at)
+    }
+
     /// Returns the total length in nanoseconds.
-    pub(super) fn total_ns(&self) -> u64 {
+    pub(in crate::analysis) fn total_ns(&self) -> u64 {
         self.0.iter().map(|(start, end)| end.since(*start)).sum()
     }
 }

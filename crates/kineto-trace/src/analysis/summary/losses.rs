@@ -7,15 +7,17 @@ use crate::loss::Loss;
 /// The header's key of this crate's own entries.
 const OWN_ENTRIES: &str = "tracing_kineto";
 
-/// Returns the causes by which records are missing, with their counts; those that only mark records are left out.
-pub(super) fn recorded_losses(events: &Events) -> Vec<(String, u64)> {
-    let Some((_, entries)) = events.metadata().find(|(key, _)| *key == OWN_ENTRIES) else { return Vec::new() };
-    let mut losses = Vec::new();
+/// Returns the causes by which records are missing, with their counts; those that only mark records are left out. `None`
+/// if the header has no list of losses.
+pub(in crate::analysis) fn recorded_losses(events: &Events) -> Option<Vec<(String, u64)>> {
+    let (_, entries) = events.metadata().find(|(key, _)| *key == OWN_ENTRIES)?;
+    let (mut has_list, mut losses) = (false, Vec::new());
     // The header was valid JSON when it was read; a member of another kind is no loss of ours.
     let _ = Json::new(entries.as_bytes(), 0).read_object(|key, json| {
         if !key.is_word("losses") || !json.is_object() {
             return json.skip_value();
         }
+        has_list = true;
         json.read_object(|cause, json| {
             let (cause, _) = cause.decode_text();
             let is_missing = Loss::ALL.iter().find(|loss| loss.as_str() == cause).is_none_or(|loss| loss.is_loss());
@@ -26,5 +28,5 @@ pub(super) fn recorded_losses(events: &Events) -> Vec<(String, u64)> {
             Ok(())
         })
     });
-    losses
+    has_list.then_some(losses)
 }

@@ -21,13 +21,17 @@ pub use counters::CounterFigures;
 pub use findings::Finding;
 pub use groups::{AnnotationFigures, CollectiveFigures, CopyFigures, Durations, KernelFigures};
 pub use idle::{Gap, GapHost, IdleTime, StreamIdle};
+pub(super) use intervals::Intervals;
 pub use launches::{LaunchFigures, QueueFigures};
+pub(super) use losses::recorded_losses;
 pub use memory::MemoryFigures;
 pub use occupation::{Exclusive, Occupation};
+pub(super) use path::{CallRole, PathContext};
 pub use path::{CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, StepPath};
 pub use screen::Screen;
 pub use steps::StepFigures;
 pub(super) use steps::step_number;
+pub(super) use work::Devices;
 pub use work::{StreamId, WorkClass};
 
 use super::averages::KeyAverages;
@@ -38,10 +42,8 @@ use super::relations::{Attribution, AttributionCounts, Forest, Nesting};
 use crate::activity::ActivityType;
 use crate::hash::HashMap;
 use crate::time::Timestamp;
-use intervals::Intervals;
 use std::collections::BTreeMap;
 use std::fmt;
-use work::Devices;
 
 /// A summary of where the time of a trace went; made by [`Events::summary`].
 ///
@@ -212,7 +214,7 @@ impl Summary {
             counters: counters::counter_figures(events),
             averages: KeyAverages::default(),
             attribution: attribution.counts(),
-            losses: losses::recorded_losses(events),
+            losses: recorded_losses(events).unwrap_or_default(),
             notes: events.notes().collect(),
             file: events.file,
         }

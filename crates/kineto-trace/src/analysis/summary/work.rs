@@ -65,28 +65,28 @@ pub(super) fn is_copy(event: &Event<'_>) -> bool {
 
 /// A piece of device work.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work<'e> {
-    pub(super) event: Event<'e>,
-    pub(super) class: WorkClass,
-    pub(super) launch: Option<Event<'e>>,
+pub(in crate::analysis) struct Work<'e> {
+    pub(in crate::analysis) event: Event<'e>,
+    pub(in crate::analysis) class: WorkClass,
+    pub(in crate::analysis) launch: Option<Event<'e>>,
     /// An index into [`Devices::streams`].
-    pub(super) stream: usize,
+    pub(in crate::analysis) stream: usize,
 }
 
 impl Work<'_> {
-    pub(super) fn start(&self) -> Timestamp {
+    pub(in crate::analysis) fn start(&self) -> Timestamp {
         self.event.start()
     }
 
-    pub(super) fn end(&self) -> Timestamp {
+    pub(in crate::analysis) fn end(&self) -> Timestamp {
         self.event.end()
     }
 
-    pub(super) fn duration_ns(&self) -> u64 {
+    pub(in crate::analysis) fn duration_ns(&self) -> u64 {
         self.event.duration_ns()
     }
 
-    pub(super) fn interval(&self) -> (Timestamp, Timestamp) {
+    pub(in crate::analysis) fn interval(&self) -> (Timestamp, Timestamp) {
         (self.start(), self.end())
     }
 }
@@ -103,13 +103,13 @@ pub struct StreamId {
 
 /// All device work, in order of its start.
 #[derive(Debug)]
-pub(super) struct Devices<'e> {
-    pub(super) work: Vec<Work<'e>>,
-    pub(super) streams: Vec<StreamId>,
+pub(in crate::analysis) struct Devices<'e> {
+    pub(in crate::analysis) work: Vec<Work<'e>>,
+    pub(in crate::analysis) streams: Vec<StreamId>,
 }
 
 impl<'e> Devices<'e> {
-    pub(super) fn new(events: &'e Events, attribution: &Attribution) -> Devices<'e> {
+    pub(in crate::analysis) fn new(events: &'e Events, attribution: &Attribution) -> Devices<'e> {
         let mut numbers: HashMap<StreamId, usize> = HashMap::default();
         let (mut work, mut streams) = (Vec::new(), Vec::new());
         for event in events.iter().filter(|event| event.is_slice() && event.is_device_work()) {
@@ -128,7 +128,7 @@ impl<'e> Devices<'e> {
     }
 
     /// Returns the work of each stream, sorted by start and end; streams are sorted by device and number.
-    pub(super) fn by_stream(&self) -> Vec<(&StreamId, Vec<Work<'e>>)> {
+    pub(in crate::analysis) fn by_stream(&self) -> Vec<(&StreamId, Vec<Work<'e>>)> {
         let mut streams: Vec<_> = self.streams.iter().map(|stream| (stream, Vec::new())).collect();
         for work in &self.work {
             if let Some((_, all)) = streams.get_mut(work.stream) {
@@ -141,7 +141,7 @@ impl<'e> Devices<'e> {
     }
 
     /// Returns the work that counts as busy time.
-    pub(super) fn busy_work(&self) -> impl Iterator<Item = &Work<'e>> {
+    pub(in crate::analysis) fn busy_work(&self) -> impl Iterator<Item = &Work<'e>> {
         self.work.iter().filter(|work| work.class != WorkClass::Wait)
     }
 }

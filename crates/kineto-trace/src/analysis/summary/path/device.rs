@@ -103,7 +103,7 @@ pub(super) fn shares_device(devices: &Devices<'_>, work: &Work<'_>, other: &Work
 
 /// How a call relates to device work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallRole {
+pub(in crate::analysis) enum CallRole {
     /// It returns when earlier work has ended.
     Synchronizes,
     /// It may return when its own copy has ended.
@@ -115,6 +115,18 @@ pub(super) enum CallRole {
 }
 
 impl CallRole {
+    /// Returns whether a call of this name waits for a device, in CUDA, HIP, Level Zero, SYCL's unified runtime or OpenCL. Unlike
+    /// [`of`](CallRole::of) this includes copies, unless they are asynchronous or nodes of a graph.
+    pub(in crate::analysis) fn is_wait(name: &str) -> bool {
+        const WAITS: [&str; 4] = ["urEventWait", "piEventsWait", "clWaitForEvents", "clFinish"];
+
+        match CallRole::of(name) {
+            CallRole::Synchronizes => true,
+            CallRole::Copies => !name.contains("Async") && !name.contains("Graph"),
+            _ => WAITS.contains(&name) || name.ends_with("QueueFinish"),
+        }
+    }
+
     /// Returns the role of a call of this name in CUDA or HIP.
     pub(super) fn of(name: &str) -> CallRole {
         const FREES: [&str; 6] =

@@ -17,6 +17,7 @@ mod report;
 mod tests;
 mod walk;
 
+pub(in crate::analysis) use device::CallRole;
 pub(super) use report::{PathText, find_dominated_path, paths_json};
 
 pub use figures::{PathFigures, PathKindFigures, PathNameFigures, StepPath};
@@ -239,7 +240,7 @@ impl Events {
 }
 
 /// Indexes shared by all walks of a trace.
-struct PathContext<'c, 'e> {
+pub(in crate::analysis) struct PathContext<'c, 'e> {
     events: &'e Events,
     devices: &'c Devices<'e>,
     order: WorkOrder,
@@ -247,13 +248,17 @@ struct PathContext<'c, 'e> {
 }
 
 impl<'c, 'e> PathContext<'c, 'e> {
-    fn new(events: &'e Events, devices: &'c Devices<'e>, attribution: &Attribution) -> PathContext<'c, 'e> {
+    pub(in crate::analysis) fn new(
+        events: &'e Events,
+        devices: &'c Devices<'e>,
+        attribution: &Attribution,
+    ) -> PathContext<'c, 'e> {
         let (order, host) = (WorkOrder::new(events, devices, attribution), HostThreads::new(events));
         PathContext { events, devices, order, host }
     }
 
     /// Returns the pieces of the path through a window, last first.
-    fn walk(&self, window: Range<Timestamp>) -> PathWalk<'_, 'e> {
+    pub(in crate::analysis) fn walk(&self, window: Range<Timestamp>) -> PathWalk<'_, 'e> {
         PathWalk::new(self, window)
     }
 

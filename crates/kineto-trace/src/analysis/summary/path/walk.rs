@@ -12,7 +12,7 @@ use std::ops::Range;
 /// The pieces of a path, last first.
 ///
 /// It ends: each edge lowers `at`, or keeps it and lowers `visited`, or is the only change of thread at that time.
-pub(super) struct PathWalk<'w, 'e> {
+pub(in crate::analysis) struct PathWalk<'w, 'e> {
     context: &'w PathContext<'w, 'e>,
     start: Timestamp,
     /// The time up to which the walk has come; later pieces are already returned.

@@ -1,0 +1,148 @@
+//! What several rules need of a trace; each part is computed when a rule first needs it.
+
+use crate::analysis::events::Events;
+use crate::analysis::relations::{Attribution, Nesting};
+use crate::analysis::summary::{Devices, Intervals, PathContext, WorkClass};
+use crate::analysis::tree::EventTree;
+use crate::time::Timestamp;
+use std::cell::OnceCell;
+
+pub(super) struct CheckContext<'e> {
+    pub(super) events: &'e Events,
+    attribution: OnceCell<Attribution>,
+    devices: OnceCell<Devices<'e>>,
+    tree: OnceCell<EventTree<'e>>,
+    busy: OnceCell<CoveredTime>,
+    exposed: OnceCell<(CoveredTime, CoveredTime)>,
+}
+
+impl<'e> CheckContext<'e> {
+    pub(super) fn new(events: &'e Events) -> CheckContext<'e> {
+        CheckContext {
+            events,
+            attribution: OnceCell::new(),
+            devices: OnceCell::new(),
+            tree: OnceCell::new(),
+            busy: OnceCell::new(),
+            exposed: OnceCell::new(),
+        }
+    }
+
+    fn attribution(&self) -> &Attribution {
+        self.attribution.get_or_init(|| Attribution::new(self.events, &Nesting::new(self.events)))
+    }
+
+    pub(super) fn devices(&self) -> &Devices<'e> {
+        self.devices.get_or_init(|| Devices::new(self.events, self.attribution()))
+    }
+
+    pub(super) fn tree(&self) -> &EventTree<'e> {
+        self.tree.get_or_init(|| self.events.span_tree())
+    }
+
+    pub(super) fn paths(&self) -> PathContext<'_, 'e> {
+        PathContext::new(self.events, self.devices(), self.attribution())
+    }
+
+    /// Returns the time during which any device worked.
+    pub(super) fn busy(&self) -> &CoveredTime {
+        self.busy
+            .get_or_init(|| CoveredTime::new(&Intervals::union(self.devices().busy_work().map(|work| work.interval()))))
+    }
+
+    /// Returns the time of communication between two times during which no compute kernel ran, in nanoseconds.
+    pub(super) fn exposed_ns(&self, start: Timestamp, end: Timestamp) -> u64 {
+        let (all, overlapped) = self.exposed.get_or_init(|| {
+            let of = |class| {
+                let work = self.devices().busy_work().filter(move |work| work.class == class);
+                Intervals::union(work.map(|work| work.interval()))
+            };
+            let communication = of(WorkClass::Communication);
+            let overlapped = communication.intersection(&of(WorkClass::Compute));
+            (CoveredTime::new(&communication), CoveredTime::new(&overlapped))
+        });
+        all.ns_within(start, end) - overlapped.ns_within(start, end)
+    }
+}
+
+/// A set of times whose length in a window is found without a walk through the window.
+pub(super) struct CoveredTime {
+    parts: Vec<(Timestamp, Timestamp)>,
+    /// By part: the length of all parts before it, in nanoseconds.
+    before: Vec<u64>,
+}
+
+impl CoveredTime {
+    fn new(intervals: &Intervals) -> CoveredTime {
+        let parts = intervals.parts().to_vec();
+        let mut sum = 0;
+        let before = parts.iter().map(|(start, end)| {
+            let before = sum;
+            sum += end.since(*start);
+            before
+        });
+        CoveredTime { before: before.collect(), parts }
+    }
+
+    /// Returns the start of the first part and the end of the last.
+    pub(super) fn window(&self) -> Option<(Timestamp, Timestamp)> {
+        Some((self.parts.first()?.0, self.parts.last()?.1))
+    }
+
+    /// Returns the length between two times, in nanoseconds.
+    pub(super) fn ns_within(&self, start: Timestamp, end: Timestamp) -> u64 {
+        self.ns_before(end.max(start)) - self.ns_before(start)
+    }
+
+    fn ns_before(&self, at: Timestamp) -> u64 {
+        let last = self.parts.partition_point(|part| part.0 < at).checked_sub(1);
+        let found = last.and_then(|last| Some((self.parts.get(last)?, self.before.get(last)?)));
+        found.map_or(0, |((start, end), before)| before + at.min(*end).since(*start))
+    }
+
+    /// Returns the times between two parts.
+    pub(super) fn gaps(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        self.parts.iter().zip(self.parts.iter().skip(1)).map(|(before, after)| (before.1, after.0))
+    }
+
+    /// Returns the longest part of a window that is not covered. An empty part ends it too, as work does that took no time.
+    pub(super) fn longest_gap(&self, start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
+        let first = self.parts.partition_point(|part| part.1 <= start);
+        let inside = self.parts.get(first..).unwrap_or_default().iter().take_while(|part| part.0 < end);
+        let (mut at, mut longest) = (start, (start, start));
+        for (begin, stop) in inside.copied().chain([(end, end)]) {
+            if begin > at && begin.since(at) > longest.1.since(longest.0) {
+                longest = (at, begin);
+            }
+            at = at.max(stop);
+        }
+        longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn covered_time_agrees_with_single_nanoseconds(
+            parts in prop::collection::vec((0u64..60, 1u64..9), 0..12),
+            (start, end) in (0u64..70, 0u64..70),
+        ) {
+            let at = Timestamp::from_nanos;
+            let intervals = Intervals::union(parts.iter().map(|(start, length)| (at(*start), at(start + length))));
+            let covered = CoveredTime::new(&intervals);
+            prop_assert_eq!(covered.ns_within(at(start), at(end)), intervals.ns_within(at(start), at(end)));
+            let is_covered = |ns: u64| parts.iter().any(|(start, length)| (*start..start + length).contains(&ns));
+            let (mut longest, mut length) = (0, 0);
+            for ns in start..end {
+                length = if is_covered(ns) { 0 } else { length + 1 };
+                longest = longest.max(length);
+            }
+            let gap = covered.longest_gap(at(start), at(end.max(start)));
+            prop_assert_eq!(gap.1.since(gap.0), longest);
+        }
+    }
+}

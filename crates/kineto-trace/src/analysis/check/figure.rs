@@ -1,0 +1,251 @@
+//! What a rule measures.
+
+use super::nearest::nearest_names;
+use super::quantity::Quantity;
+use crate::analysis::summary::{PathKind, PathPlace};
+use crate::error::{Error, ErrorKind};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a rule measures. The text is its name in a file of rules, such as "launches" or "duration.p99".
+///
+/// The rule's pattern ([`Rule::of`](super::Rule::of)) selects by name what is counted, in brackets here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Figure {
+    /// `synchronizations`: calls that wait for a device: `…Synchronize`, copies that are not asynchronous, frees of device memory.
+    Synchronizations,
+    /// `launches`: calls that put work on a device.
+    Launches,
+    /// `calls`: calls of a runtime or driver [name of the call].
+    Calls,
+    /// `kernels`: kernels [name of the kernel].
+    Kernels,
+    /// `copies`: copies by a device [name, such as "Memcpy `DtoH`*"].
+    Copies,
+    /// `fills`: fills by a device [name].
+    Fills,
+    /// `kernel_share`: the time of kernels [name] in percent of the time of all kernels.
+    KernelShare,
+    /// `unlinked_work`: kernels, copies and fills without a known launch.
+    UnlinkedWork,
+    /// `spans`: spans [name].
+    Spans,
+    /// `duration.…`: the durations of spans [name].
+    Duration(Statistic),
+    /// `busy`: the time during which any device worked, in percent.
+    Busy,
+    /// `idle`: the time during which no device worked.
+    Idle,
+    /// `longest_gap`: the longest time during which no device worked.
+    LongestGap,
+    /// `exposed_communication`: the time during which a device communicated and none computed, in percent.
+    ExposedCommunication,
+    /// `path.launch_delay` and its like: the share of one kind of the critical path, in percent.
+    PathKind(PathKind),
+    /// `path.host`, `path.device`, `path.wait`: the share of one place of the critical path, in percent.
+    PathPlace(PathPlace),
+    /// `device_memory_peak`: the most bytes that an allocator held on one device.
+    DeviceMemoryPeak,
+    /// `host_memory_peak`: the most bytes that an allocator held on the host.
+    HostMemoryPeak,
+    /// `losses`: records that the trace's writer lost [cause].
+    Losses,
+    /// `notes`: what was left out or repaired while reading [cause]; without a pattern all but `async_track`, which is regular.
+    Notes,
+}
+
+/// How durations become one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Statistic {
+    /// The median, by nearest rank, as all percentiles.
+    P50,
+    /// The 90th percentile.
+    P90,
+    /// The 95th percentile.
+    P95,
+    /// The 99th percentile.
+    P99,
+    /// The 99.9th percentile.
+    P999,
+    /// The longest.
+    Max,
+    /// The shortest.
+    Min,
+    /// The mean.
+    Mean,
+    /// The sum.
+    Total,
+    /// The longest less the shortest, in percent of the median.
+    Spread,
+}
+
+impl Statistic {
+    /// All statistics.
+    pub const ALL: [Statistic; 10] = [
+        Statistic::P50,
+        Statistic::P90,
+        Statistic::P95,
+        Statistic::P99,
+        Statistic::P999,
+        Statistic::Max,
+        Statistic::Min,
+        Statistic::Mean,
+        Statistic::Total,
+        Statistic::Spread,
+    ];
+
+    /// Returns its name, such as "p99".
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Statistic::P50 => "p50",
+            Statistic::P90 => "p90",
+            Statistic::P95 => "p95",
+            Statistic::P99 => "p99",
+            Statistic::P999 => "p999",
+            Statistic::Max => "max",
+            Statistic::Min => "min",
+            Statistic::Mean => "mean",
+            Statistic::Total => "total",
+            Statistic::Spread => "spread",
+        }
+    }
+}
+
+/// Which scopes a figure has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FigureScopes {
+    /// Any scope.
+    Any,
+    /// The trace, or all spans together.
+    NotEach,
+    /// The trace, or each span.
+    NotWithin,
+    /// The trace alone.
+    TraceOnly,
+}
+
+impl Figure {
+    /// Returns all figures.
+    pub fn all() -> Vec<Figure> {
+        let mut all = vec![
+            Figure::Synchronizations,
+            Figure::Launches,
+            Figure::Calls,
+            Figure::Kernels,
+            Figure::Copies,
+            Figure::Fills,
+            Figure::KernelShare,
+            Figure::UnlinkedWork,
+            Figure::Spans,
+        ];
+        all.extend(Statistic::ALL.map(Figure::Duration));
+        all.extend([Figure::Busy, Figure::Idle, Figure::LongestGap, Figure::ExposedCommunication]);
+        all.extend(PathKind::ALL.map(Figure::PathKind));
+        all.extend([PathPlace::Host, PathPlace::Device, PathPlace::Wait].map(Figure::PathPlace));
+        all.extend([Figure::DeviceMemoryPeak, Figure::HostMemoryPeak, Figure::Losses, Figure::Notes]);
+        all
+    }
+
+    /// Returns the zero of its unit.
+    pub(super) fn zero(self) -> Quantity {
+        match self {
+            Figure::Duration(Statistic::Spread)
+            | Figure::KernelShare
+            | Figure::Busy
+            | Figure::ExposedCommunication
+            | Figure::PathKind(_)
+            | Figure::PathPlace(_) => Quantity::Percent(0.0),
+            Figure::Duration(_) | Figure::Idle | Figure::LongestGap => Quantity::Nanoseconds(0),
+            Figure::DeviceMemoryPeak | Figure::HostMemoryPeak => Quantity::Bytes(0),
+            _ => Quantity::Count(0),
+        }
+    }
+
+    /// Returns whether a rule must have a pattern; `None` if it must not.
+    pub(super) fn pattern_needed(self) -> Option<bool> {
+        match self {
+            Figure::Spans | Figure::Duration(_) | Figure::KernelShare => Some(true),
+            Figure::Calls | Figure::Kernels | Figure::Copies | Figure::Fills | Figure::Losses | Figure::Notes => {
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn scopes(self) -> FigureScopes {
+        match self {
+            Figure::Duration(_) => FigureScopes::NotEach,
+            Figure::Idle | Figure::LongestGap | Figure::PathKind(_) | Figure::PathPlace(_) => FigureScopes::NotWithin,
+            Figure::UnlinkedWork
+            | Figure::DeviceMemoryPeak
+            | Figure::HostMemoryPeak
+            | Figure::Losses
+            | Figure::Notes => FigureScopes::TraceOnly,
+            _ => FigureScopes::Any,
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Figure::Duration(statistic) => return write!(f, "duration.{}", statistic.as_str()),
+            Figure::PathKind(kind) => return write!(f, "path.{}", kind.as_str()),
+            Figure::PathPlace(PathPlace::Host) => "path.host",
+            Figure::PathPlace(PathPlace::Device) => "path.device",
+            Figure::PathPlace(PathPlace::Wait) => "path.wait",
+            Figure::Synchronizations => "synchronizations",
+            Figure::Launches => "launches",
+            Figure::Calls => "calls",
+            Figure::Kernels => "kernels",
+            Figure::Copies => "copies",
+            Figure::Fills => "fills",
+            Figure::KernelShare => "kernel_share",
+            Figure::UnlinkedWork => "unlinked_work",
+            Figure::Spans => "spans",
+            Figure::Busy => "busy",
+            Figure::Idle => "idle",
+            Figure::LongestGap => "longest_gap",
+            Figure::ExposedCommunication => "exposed_communication",
+            Figure::DeviceMemoryPeak => "device_memory_peak",
+            Figure::HostMemoryPeak => "host_memory_peak",
+            Figure::Losses => "losses",
+            Figure::Notes => "notes",
+        };
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Figure {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Figure, Error> {
+        let all = Figure::all();
+        all.iter().find(|figure| figure.to_string() == name).copied().ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(Figure::to_string).collect();
+            let nearest = nearest_names(name, names.iter().map(String::as_str));
+            Error::new(ErrorKind::Config, format!("unknown figure \"{name}\"; nearest: {nearest}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_parse() {
+        let all = Figure::all();
+        let names: HashSet<_> = all.iter().map(Figure::to_string).collect();
+        assert_eq!(names.len(), all.len());
+        assert!(all.iter().all(|figure| figure.to_string().parse::<Figure>().unwrap() == *figure));
+    }
+
+    #[test]
+    fn unknown_name_gives_nearest() {
+        let error = "duration.p98".parse::<Figure>().unwrap_err().to_string();
+        assert!(error.starts_with("unknown figure \"duration.p98\"; nearest: `duration.p9"), "{error}");
+    }
+}

@@ -1,0 +1,402 @@
+//! The values of figures.
+
+use super::context::CheckContext;
+use super::figure::{Figure, Statistic};
+use super::nearest::{nearest_names, printable};
+use super::pattern::NamePattern;
+use super::quantity::Quantity;
+use super::scope::{CountedItem, FoundSpans, NameMatcher, SpanMembers, Spot};
+use super::{Rule, RuleScope};
+use crate::activity::ActivityType;
+use crate::analysis::events::values::as_signed;
+use crate::analysis::events::{Event, MEMORY_EVENT, Note};
+use crate::analysis::summary::{CallRole, PathPiece, WorkClass, recorded_losses};
+use crate::hash::{HashMap, HashSet};
+use crate::text::count_with_noun;
+use crate::time::Timestamp;
+
+/// The value of a figure in the trace, in all spans of a name, or in one of them.
+pub(super) struct Sample {
+    pub(super) value: Quantity,
+    /// The span.
+    pub(super) spot: Option<Spot>,
+}
+
+/// The values of a figure, and the events that they are made of.
+pub(super) struct Measured {
+    pub(super) samples: Vec<Sample>,
+    pub(super) spots: Vec<Spot>,
+    /// More about the value.
+    pub(super) detail: Option<String>,
+}
+
+/// Measures the figure of a rule; an error says what the rule does not match.
+pub(super) fn measure_rule(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, String> {
+    match rule.figure {
+        Figure::Synchronizations => measure_items(rule, context, synchronizations(context)?),
+        Figure::Launches => measure_items(rule, context, launches(context)?),
+        Figure::Calls => {
+            require_calls(context)?;
+            measure_items(rule, context, select_named(rule, context, is_call, "call")?)
+        }
+        Figure::Kernels | Figure::Copies | Figure::Fills => {
+            require_work(context)?;
+            let noun = match rule.figure {
+                Figure::Copies => "copy",
+                Figure::Fills => "fill",
+                _ => "kernel",
+            };
+            let work = select_named(rule, context, |event| is_work_of(rule.figure, event), noun)?;
+            measure_items(rule, context, launched_at(context, work))
+        }
+        Figure::KernelShare => measure_kernel_share(rule, context),
+        Figure::UnlinkedWork => {
+            require_work(context)?;
+            let unlinked = context.devices().work.iter().filter(|work| work.launch.is_none());
+            measure_items(rule, context, unlinked.map(|work| CountedItem::of(&work.event)).collect())
+        }
+        Figure::Spans => measure_spans(rule, context),
+        Figure::Duration(statistic) => measure_durations(rule, context, statistic),
+        Figure::Busy | Figure::Idle | Figure::LongestGap | Figure::ExposedCommunication => measure_times(rule, context),
+        Figure::PathKind(kind) => measure_path(rule, context, |piece| piece.kind == kind),
+        Figure::PathPlace(place) => measure_path(rule, context, |piece| piece.kind.place() == place),
+        Figure::DeviceMemoryPeak => measure_memory(context, |device| device >= 0, "devices"),
+        Figure::HostMemoryPeak => measure_memory(context, |device| device < 0, "the host"),
+        Figure::Losses => {
+            let losses = recorded_losses(context.events);
+            let losses = losses.ok_or("the trace's header has no list of losses; record it with tracing-kineto")?;
+            Ok(measure_causes(rule, losses.iter().map(|(cause, count)| (cause.as_str(), *count)), None))
+        }
+        Figure::Notes => {
+            let notes = context.events.notes().map(|(note, count)| (note.as_str(), count));
+            Ok(measure_causes(rule, notes, Some(Note::AsyncTrack.as_str())))
+        }
+    }
+}
+
+fn is_call(event: &Event<'_>) -> bool {
+    event.is_slice() && event.is_call()
+}
+
+fn is_work_of(figure: Figure, event: &Event<'_>) -> bool {
+    use ActivityType as T;
+    event.is_slice()
+        && match figure {
+            Figure::Copies => event.kind() == Some(T::GpuMemcpy),
+            Figure::Fills => event.kind() == Some(T::GpuMemset),
+            _ => matches!(event.kind(), Some(T::ConcurrentKernel | T::MtiaCcpEvents)),
+        }
+}
+
+/// Without calls, a rule on calls would hold for any trace.
+fn require_calls(context: &CheckContext<'_>) -> Result<(), String> {
+    let has_calls = context.events.iter().any(|event| is_call(&event));
+    has_calls.then_some(()).ok_or_else(|| {
+        "the trace has no call of a runtime or driver; record a device's runtime, or set `optional`".to_owned()
+    })
+}
+
+fn require_work(context: &CheckContext<'_>) -> Result<(), String> {
+    let has_work = !context.devices().work.is_empty();
+    has_work.then_some(()).ok_or_else(|| "the trace has no device work; record a device, or set `optional`".to_owned())
+}
+
+/// Returns the events of a kind whose names the rule selects. None are an error, unless the rule forbids them.
+fn select_named(
+    rule: &Rule,
+    context: &CheckContext<'_>,
+    is_meant: impl Fn(&Event<'_>) -> bool,
+    noun: &str,
+) -> Result<Vec<CountedItem>, String> {
+    let events = || context.events.iter().filter(&is_meant);
+    let everything = NamePattern::from("*");
+    let pattern = rule.pattern.as_ref().unwrap_or(&everything);
+    let mut matcher = NameMatcher::new(pattern);
+    let found: Vec<_> = events().filter(|event| matcher.matches(event)).map(|event| CountedItem::of(&event)).collect();
+    if found.is_empty() && !rule.forbids() {
+        let nearest = nearest_names(pattern.as_str(), events().map(|event| event.name()));
+        return Err(format!("no {noun} named `{}`; nearest: {nearest}", printable(pattern.as_str())));
+    }
+    Ok(found)
+}
+
+/// Sets the time of work to that of its launch.
+fn launched_at(context: &CheckContext<'_>, mut items: Vec<CountedItem>) -> Vec<CountedItem> {
+    let launches = context.devices().work.iter().filter_map(|work| Some((work.event.index(), work.launch?.start())));
+    let launches: HashMap<usize, Timestamp> = launches.collect();
+    for item in &mut items {
+        item.at = launches.get(&item.index).copied().unwrap_or(item.at);
+    }
+    items
+}
+
+/// Returns the calls that wait for a device. A driver's call inside a runtime's is the same wait.
+fn synchronizations(context: &CheckContext<'_>) -> Result<Vec<CountedItem>, String> {
+    require_calls(context)?;
+    let mut waits = HashMap::default();
+    let calls = context.events.iter().filter(is_call);
+    let found = calls.filter(|call| *waits.entry(call.name_id()).or_insert_with(|| CallRole::is_wait(call.name())));
+    Ok(outermost_calls(context, found))
+}
+
+/// Returns the calls that put work on a device: by the work, or by their name if that was not recorded.
+fn launches(context: &CheckContext<'_>) -> Result<Vec<CountedItem>, String> {
+    require_calls(context)?;
+    let launched = context.devices().work.iter().filter_map(|work| work.launch);
+    let launched: HashSet<usize> = launched.map(|launch| launch.index()).collect();
+    let is_launch = |call: &Event<'_>| launched.contains(&call.index()) || call.name().contains("Launch");
+    Ok(outermost_calls(context, context.events.iter().filter(is_call).filter(is_launch)))
+}
+
+/// Leaves out calls directly inside another one of the same set.
+fn outermost_calls<'e>(context: &CheckContext<'e>, calls: impl Iterator<Item = Event<'e>>) -> Vec<CountedItem> {
+    let calls: Vec<_> = calls.collect();
+    let all: HashSet<usize> = calls.iter().map(Event::index).collect();
+    let is_outermost =
+        |call: &&Event<'e>| context.tree().parent(**call).is_none_or(|around| !all.contains(&around.index()));
+    calls.iter().filter(is_outermost).map(CountedItem::of).collect()
+}
+
+/// Counts items in the rule's scope.
+fn measure_items(rule: &Rule, context: &CheckContext<'_>, mut items: Vec<CountedItem>) -> Result<Measured, String> {
+    let members = match &rule.scope {
+        RuleScope::Trace => None,
+        RuleScope::Within(span) | RuleScope::Each(span) => Some(SpanMembers::new(context, span)?),
+    };
+    if let Some(members) = &members {
+        members.retain_members(context, &mut items);
+    }
+    let samples = match (&members, &rule.scope) {
+        (Some(members), RuleScope::Each(_)) => {
+            let totals = members.totals(context, &items).into_iter().map(Quantity::Count);
+            let spans = members.found.spans.iter().map(|span| Some(*span));
+            spans.zip(totals).map(|(spot, value)| Sample { value, spot }).collect()
+        }
+        _ => vec![Sample { value: Quantity::Count(items.len() as u64), spot: None }],
+    };
+    let is_by_launch = matches!(rule.figure, Figure::Kernels | Figure::Copies | Figure::Fills);
+    let detail = unlinked_detail(context).filter(|_| is_by_launch && members.is_some());
+    Ok(Measured { samples, spots: items.iter().map(|item| item.spot).collect(), detail })
+}
+
+/// Says that work whose span is unknown is not counted.
+fn unlinked_detail(context: &CheckContext<'_>) -> Option<String> {
+    let unlinked = context.devices().work.iter().filter(|work| work.launch.is_none()).count();
+    let count = count_with_noun(unlinked as u64, "piece");
+    (unlinked > 0).then(|| format!("{count} of device work without a known launch, whose span may be unknown"))
+}
+
+fn measure_kernel_share(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, String> {
+    require_work(context)?;
+    let weighted = |mut items: Vec<CountedItem>| {
+        items.iter_mut().for_each(|item| item.weight = item.spot.duration_ns());
+        launched_at(context, items)
+    };
+    let is_kernel = |event: &Event<'_>| is_work_of(rule.figure, event);
+    let mut all = weighted(context.events.iter().filter(is_kernel).map(|event| CountedItem::of(&event)).collect());
+    let mut own = weighted(select_named(rule, context, is_kernel, "kernel")?);
+    let sum = |items: &[CountedItem]| items.iter().map(|item| item.weight).fold(0, u64::saturating_add);
+    let share = |part, whole| (whole > 0).then(|| Quantity::Percent(percent_of(part, whole)));
+    let samples: Vec<_> = match &rule.scope {
+        RuleScope::Trace => share(sum(&own), sum(&all)).map(|value| Sample { value, spot: None }).into_iter().collect(),
+        RuleScope::Within(span) => {
+            let members = SpanMembers::new(context, span)?;
+            members.retain_members(context, &mut all);
+            members.retain_members(context, &mut own);
+            share(sum(&own), sum(&all)).map(|value| Sample { value, spot: None }).into_iter().collect()
+        }
+        RuleScope::Each(span) => {
+            let members = SpanMembers::new(context, span)?;
+            members.retain_members(context, &mut own);
+            let totals = members.totals(context, &own).into_iter().zip(members.totals(context, &all));
+            let samples = members.found.spans.iter().zip(totals);
+            samples
+                .filter_map(|(span, (own, all))| Some(Sample { value: share(own, all)?, spot: Some(*span) }))
+                .collect()
+        }
+    };
+    if samples.is_empty() {
+        return Err("no kernel ran there; check the scope, or set `optional`".to_owned());
+    }
+    Ok(Measured { samples, spots: own.iter().map(|item| item.spot).collect(), detail: None })
+}
+
+fn measure_spans(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, String> {
+    let everything = NamePattern::from("*");
+    let pattern = rule.pattern.as_ref().unwrap_or(&everything);
+    let items = match FoundSpans::new(context.events, pattern) {
+        Ok(found) => found.items(),
+        // Without any span, the rule would hold for any trace.
+        Err(fault) if !rule.forbids() || FoundSpans::new(context.events, &everything).is_err() => return Err(fault),
+        Err(_) => Vec::new(),
+    };
+    measure_items(rule, context, items)
+}
+
+fn measure_durations(rule: &Rule, context: &CheckContext<'_>, statistic: Statistic) -> Result<Measured, String> {
+    let everything = NamePattern::from("*");
+    let mut items = FoundSpans::new(context.events, rule.pattern.as_ref().unwrap_or(&everything))?.items();
+    if let RuleScope::Within(span) = &rule.scope {
+        SpanMembers::new(context, span)?.retain_members(context, &mut items);
+        if items.is_empty() {
+            return Err(format!("no such span lies in a span named `{}`", printable(span.as_str())));
+        }
+    }
+    let mut sorted: Vec<u64> = items.iter().map(|item| item.spot.duration_ns()).collect();
+    sorted.sort_unstable();
+    let value =
+        statistic_of(&sorted, statistic).ok_or("all these spans have a duration of 0, so they have no spread")?;
+    let spots = items.iter().map(|item| item.spot).collect();
+    let detail = format!("of {} spans", items.len());
+    Ok(Measured { samples: vec![Sample { value, spot: None }], spots, detail: Some(detail) })
+}
+
+/// Returns a statistic of sorted durations; `None` for the spread if the median is 0.
+fn statistic_of(sorted: &[u64], statistic: Statistic) -> Option<Quantity> {
+    let rank = |permille: usize| {
+        let rank = (sorted.len() * permille).div_ceil(1000).saturating_sub(1);
+        sorted.get(rank).copied().unwrap_or(0)
+    };
+    let (first, last) = (rank(0), rank(1000));
+    let total = sorted.iter().map(|ns| u128::from(*ns)).sum::<u128>();
+    Some(Quantity::Nanoseconds(match statistic {
+        Statistic::P50 => rank(500),
+        Statistic::P90 => rank(900),
+        Statistic::P95 => rank(950),
+        Statistic::P99 => rank(990),
+        Statistic::P999 => rank(999),
+        Statistic::Max => last,
+        Statistic::Min => first,
+        Statistic::Mean => u64::try_from(total / sorted.len().max(1) as u128).unwrap_or(u64::MAX),
+        Statistic::Total => u64::try_from(total).unwrap_or(u64::MAX),
+        Statistic::Spread => {
+            let median = rank(500);
+            return (median > 0).then(|| Quantity::Percent(percent_of(last - first, median)));
+        }
+    }))
+}
+
+/// Measures times of devices during windows.
+fn measure_times(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, String> {
+    require_work(context)?;
+    let busy = context.busy();
+    let has_communication = context.devices().work.iter().any(|work| work.class == WorkClass::Communication);
+    if rule.figure == Figure::ExposedCommunication && !has_communication {
+        return Err("the trace has no communication between devices; record some, or set `optional`".to_owned());
+    }
+    let mut gaps = Vec::new();
+    let mut value_in = |start: Timestamp, end: Timestamp| {
+        let length = end.since(start);
+        match rule.figure {
+            Figure::Busy => Quantity::Percent(percent_of(busy.ns_within(start, end), length)),
+            Figure::Idle => Quantity::Nanoseconds(length - busy.ns_within(start, end)),
+            Figure::LongestGap => {
+                let (from, to) = busy.longest_gap(start, end);
+                gaps.push(Spot { event: None, start: from, end: to });
+                Quantity::Nanoseconds(to.since(from))
+            }
+            _ => Quantity::Percent(percent_of(context.exposed_ns(start, end), length)),
+        }
+    };
+    let samples: Vec<_> = match &rule.scope {
+        RuleScope::Trace => {
+            let window = busy.window().filter(|(start, end)| end > start);
+            window.map(|(start, end)| Sample { value: value_in(start, end), spot: None }).into_iter().collect()
+        }
+        RuleScope::Within(span) => sample_together(rule, context, &FoundSpans::new(context.events, span)?),
+        RuleScope::Each(span) => {
+            let spans = FoundSpans::new(context.events, span)?.spans.into_iter().filter(|span| span.end > span.start);
+            spans.map(|span| Sample { value: value_in(span.start, span.end), spot: Some(span) }).collect()
+        }
+    };
+    if samples.is_empty() {
+        return Err("the scope takes no time; check it, or set `optional`".to_owned());
+    }
+    if rule.figure == Figure::LongestGap && rule.scope == RuleScope::Trace {
+        gaps = busy.gaps().map(|(start, end)| Spot { event: None, start, end }).collect();
+    }
+    Ok(Measured { samples, spots: gaps, detail: None })
+}
+
+/// Returns a share of devices in all spans together.
+fn sample_together(rule: &Rule, context: &CheckContext<'_>, found: &FoundSpans) -> Vec<Sample> {
+    let union = found.union();
+    let ns = |(start, end): &(Timestamp, Timestamp)| match rule.figure {
+        Figure::Busy => context.busy().ns_within(*start, *end),
+        _ => context.exposed_ns(*start, *end),
+    };
+    let (part, whole) = (union.parts().iter().map(ns).sum(), union.total_ns());
+    let value = (whole > 0).then(|| Quantity::Percent(percent_of(part, whole)));
+    value.map(|value| Sample { value, spot: None }).into_iter().collect()
+}
+
+/// Measures the share of the pieces of critical paths that `is_meant` selects.
+fn measure_path(
+    rule: &Rule,
+    context: &CheckContext<'_>,
+    is_meant: impl Fn(&PathPiece<'_>) -> bool,
+) -> Result<Measured, String> {
+    let range = context.events.slice_range();
+    let windows: Vec<(Timestamp, Timestamp, Option<Spot>)> = match &rule.scope {
+        RuleScope::Each(span) => {
+            let spans = FoundSpans::new(context.events, span)?.spans;
+            spans.into_iter().map(|span| (span.start, span.end, Some(span))).collect()
+        }
+        _ => vec![(range.start, range.end, None)],
+    };
+    let paths = context.paths();
+    let (mut samples, mut spots) = (Vec::new(), Vec::new());
+    for (start, end, spot) in windows.into_iter().filter(|(start, end, _)| end > start) {
+        let mut ns = 0;
+        for piece in paths.walk(start..end).filter(&is_meant) {
+            ns += piece.duration_ns();
+            let event = piece.event.map(|event| event.index());
+            spots.push(Spot { event, start: piece.start, end: piece.end });
+        }
+        samples.push(Sample { value: Quantity::Percent(percent_of(ns, end.since(start))), spot });
+    }
+    if samples.is_empty() {
+        return Err("the scope takes no time, so it has no critical path; check it, or set `optional`".to_owned());
+    }
+    Ok(Measured { samples, spots, detail: None })
+}
+
+/// Measures the largest total of allocated bytes, with the event at which each device reached its own.
+fn measure_memory(context: &CheckContext<'_>, is_meant: impl Fn(i64) -> bool, whose: &str) -> Result<Measured, String> {
+    let mut peaks: HashMap<(i64, i64), (u64, Event<'_>)> = HashMap::default();
+    for event in context.events.iter().filter(|event| event.name() == MEMORY_EVENT) {
+        let number = |key| event.arg(key).and_then(as_signed);
+        let (kind, device) = (number("Device Type").unwrap_or(0), number("Device Id").unwrap_or(-1));
+        if let Some(total) = event.total_allocated().filter(|_| is_meant(device)) {
+            let peak = peaks.entry((kind, device)).or_insert((total, event));
+            *peak = if total > peak.0 { (total, event) } else { *peak };
+        }
+    }
+    let mut peaks: Vec<_> = peaks.into_values().collect();
+    peaks.sort_by_key(|(total, event)| (std::cmp::Reverse(*total), event.index()));
+    let sample =
+        |(total, event): &(u64, Event<'_>)| Sample { value: Quantity::Bytes(*total), spot: Some(Spot::of(event)) };
+    if peaks.is_empty() {
+        return Err(format!("the trace has no totals of the memory of {whose}; record memory, or set `optional`"));
+    }
+    Ok(Measured { samples: peaks.iter().map(sample).collect(), spots: Vec::new(), detail: None })
+}
+
+/// Adds up the counts of the causes that a rule selects; without a pattern all but `regular`.
+fn measure_causes<'c>(rule: &Rule, causes: impl Iterator<Item = (&'c str, u64)>, regular: Option<&str>) -> Measured {
+    let is_meant = |cause: &str| match &rule.pattern {
+        Some(pattern) => pattern.matches(cause),
+        None => Some(cause) != regular,
+    };
+    let found: Vec<_> = causes.filter(|(cause, _)| is_meant(cause)).collect();
+    let texts: Vec<_> = found.iter().map(|(cause, count)| format!("{} ({count})", printable(cause))).collect();
+    let value = Quantity::Count(found.iter().map(|(_, count)| *count).fold(0, u64::saturating_add));
+    let detail = (!texts.is_empty()).then(|| texts.join(", "));
+    Measured { samples: vec![Sample { value, spot: None }], spots: Vec::new(), detail }
+}
+
+/// Returns a percentage; 0 if `whole` is 0.
+#[expect(clippy::cast_precision_loss, reason = "shares of fewer than 2^53 nanoseconds")]
+fn percent_of(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}

@@ -1,0 +1,350 @@
+//! Rules that a trace must meet, for tests and continuous integration.
+
+mod context;
+mod evaluate;
+mod figure;
+mod measure;
+mod nearest;
+mod pattern;
+mod quantity;
+mod report;
+mod scope;
+#[cfg(test)]
+mod tests;
+
+pub use figure::{Figure, Statistic};
+pub use pattern::NamePattern;
+pub use quantity::Quantity;
+pub use report::{CheckReport, RuleOutcome, RulePlace, RuleStatus};
+
+use super::events::Events;
+use super::summary::PathKind;
+use crate::error::{Error, ErrorKind};
+use figure::FigureScopes;
+use std::cmp::Ordering;
+use std::fmt;
+use std::time::Duration;
+
+/// The pattern of steps, `ProfilerStep#n`.
+const STEPS: &str = "ProfilerStep#*";
+
+/// Rules that a trace must meet.
+///
+/// A rule that matches nothing fails, since it would hold for any trace: a span that was renamed, or calls that were not recorded.
+/// [`Rule::optional`] allows that.
+///
+/// ```
+/// use kineto_trace::analysis::{Events, check::Rules};
+///
+/// let trace = br#"{"traceEvents": [
+///     {"ph": "X", "cat": "cpu_op", "name": "decode", "pid": 1, "tid": 1, "ts": 0, "dur": 9},
+///     {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "pid": 1, "tid": 1, "ts": 4, "dur": 3,
+///      "args": {"correlation": 1}}
+/// ]}"#;
+/// let events = Events::from_reader(trace.as_slice())?;
+/// let report = Rules::new().no_synchronization_in("decode").check(&events);
+/// assert!(!report.holds());
+/// assert_eq!(report.outcomes()[0].places[0].name, "cudaStreamSynchronize");
+/// println!("{report}");
+/// # Ok::<(), kineto_trace::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    rules: Vec<Rule>,
+}
+
+/// A rule: the limits of one figure of a trace, of all spans of a name, or of each of them.
+///
+/// ```
+/// use kineto_trace::analysis::check::{Figure, Quantity, Rule};
+///
+/// let rule = Rule::new(Figure::Copies).of("Memcpy DtoH*").each("decode").at_most(Quantity::Count(1));
+/// assert_eq!(rule.to_string(), "copies of `Memcpy DtoH*` each `decode`, at most 1");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    figure: Figure,
+    name: Option<String>,
+    pattern: Option<NamePattern>,
+    scope: RuleScope,
+    min: Option<Quantity>,
+    max: Option<Quantity>,
+    optional: bool,
+}
+
+/// The part of a trace that a rule measures.
+#[derive(Clone, Debug, PartialEq)]
+enum RuleScope {
+    Trace,
+    /// All spans of a name together.
+    Within(NamePattern),
+    /// Each span of a name.
+    Each(NamePattern),
+}
+
+impl Rule {
+    /// Returns a rule on a figure of the whole trace; it needs a limit.
+    pub fn new(figure: Figure) -> Rule {
+        Rule { figure, name: None, pattern: None, scope: RuleScope::Trace, min: None, max: None, optional: false }
+    }
+
+    /// Counts or measures only what has this name.
+    #[must_use]
+    pub fn of(self, name: impl Into<NamePattern>) -> Rule {
+        Rule { pattern: Some(name.into()), ..self }
+    }
+
+    /// Measures all spans of this name together.
+    ///
+    /// Calls, work and spans count if they lie in such a span, in its descendants by the spans' own parents, or were launched there. Of steps
+    /// (`ProfilerStep#…`) everything counts that begins or was launched meanwhile, on any thread. Times of devices are those
+    /// during the span, whatever launched the work.
+    #[must_use]
+    pub fn within(self, span: impl Into<NamePattern>) -> Rule {
+        Rule { scope: RuleScope::Within(span.into()), ..self }
+    }
+
+    /// Measures each span of this name; each must meet the limits. What counts is as in [`within`](Rule::within).
+    #[must_use]
+    pub fn each(self, span: impl Into<NamePattern>) -> Rule {
+        Rule { scope: RuleScope::Each(span.into()), ..self }
+    }
+
+    /// Sets the maximum, inclusive.
+    #[must_use]
+    pub fn at_most(self, max: impl Into<Quantity>) -> Rule {
+        Rule { max: Some(max.into()), ..self }
+    }
+
+    /// Sets the minimum, inclusive.
+    #[must_use]
+    pub fn at_least(self, min: impl Into<Quantity>) -> Rule {
+        Rule { min: Some(min.into()), ..self }
+    }
+
+    /// Skips the rule if it matches nothing, instead of failing.
+    #[must_use]
+    pub fn optional(self) -> Rule {
+        Rule { optional: true, ..self }
+    }
+
+    /// Names the rule in reports.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Rule {
+        Rule { name: Some(name.into()), ..self }
+    }
+
+    /// Returns its name in reports, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Checks that its parts fit together. [`Rules::check`] reports a rule that does not as failed.
+    ///
+    /// # Errors
+    /// [`Config`](ErrorKind::Config) if it has no limit, a limit of another unit than its figure, a scope or a pattern that its figure does not
+    /// have, or lacks a pattern that its figure needs.
+    pub fn validate(&self) -> Result<(), Error> {
+        match self.fault() {
+            Some(fault) => Err(Error::new(ErrorKind::Config, fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether it forbids what it counts; then matching nothing is what it wants.
+    fn forbids(&self) -> bool {
+        self.min.is_none_or(Quantity::is_zero) && self.max.is_some_and(Quantity::is_zero)
+    }
+
+    fn fault(&self) -> Option<String> {
+        let (figure, zero) = (self.figure, self.figure.zero());
+        let limits = || [self.min, self.max].into_iter().flatten();
+        if limits().any(|limit| !limit.has_unit_of(zero)) {
+            return Some(format!(
+                "wrong unit: `{figure}` is compared with another; its limits are {}",
+                zero.unit_text()
+            ));
+        }
+        if limits().any(|limit| limit.compare(zero).is_none_or(Ordering::is_lt)) {
+            return Some("a limit is negative or not a number; set one of at least 0".to_owned());
+        }
+        match (self.min, self.max) {
+            (None, None) => return Some("the rule has no limit; set `max`, `min` or both".to_owned()),
+            (Some(min), None) if min.is_zero() => {
+                return Some("`min` is 0, so the rule cannot fail; raise it".to_owned());
+            }
+            (Some(min), Some(max)) if min.compare(max).is_none_or(Ordering::is_gt) => {
+                return Some("`min` is greater than `max`, so the rule cannot hold; swap them".to_owned());
+            }
+            _ => {}
+        }
+        let is_whole = |max: Quantity| max.compare(Quantity::Percent(100.0)).is_some_and(Ordering::is_ge);
+        if self.min.is_none() && self.max.is_some_and(is_whole) && figure != Figure::Duration(Statistic::Spread) {
+            return Some("`max` is 100 % or more, so the rule cannot fail; lower it".to_owned());
+        }
+        match (figure.pattern_needed(), &self.pattern) {
+            (Some(true), None) => return Some(format!("`{figure}` needs a name; set `of`")),
+            (None, Some(_)) => return Some(format!("`{figure}` is the same for all names; remove `of`")),
+            _ => {}
+        }
+        match (figure.scopes(), &self.scope) {
+            (_, RuleScope::Trace)
+            | (FigureScopes::Any, _)
+            | (FigureScopes::NotEach, RuleScope::Within(_))
+            | (FigureScopes::NotWithin, RuleScope::Each(_)) => None,
+            (FigureScopes::NotEach, _) => {
+                Some(format!("`{figure}` has one value for all spans; use `in` instead of `each`"))
+            }
+            (FigureScopes::NotWithin, _) => {
+                Some(format!("`{figure}` has a value for each span; use `each` instead of `in`"))
+            }
+            (FigureScopes::TraceOnly, _) => {
+                Some(format!("`{figure}` has one value for a trace; remove `in` and `each`"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |pattern: &NamePattern| nearest::printable(pattern.as_str());
+        write!(f, "{}", self.figure)?;
+        self.pattern.iter().try_for_each(|pattern| write!(f, " of `{}`", text(pattern)))?;
+        match &self.scope {
+            RuleScope::Trace => {}
+            RuleScope::Within(span) => write!(f, " in `{}`", text(span))?,
+            RuleScope::Each(span) => write!(f, " each `{}`", text(span))?,
+        }
+        self.min.iter().try_for_each(|min| write!(f, ", at least {min}"))?;
+        self.max.iter().try_for_each(|max| write!(f, ", at most {max}"))
+    }
+}
+
+impl Rules {
+    /// Returns no rules.
+    pub fn new() -> Rules {
+        Rules::default()
+    }
+
+    /// Adds a rule.
+    #[must_use]
+    pub fn with(mut self, rule: Rule) -> Rules {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Adds a rule: no call waits for a device in a span of this name.
+    #[must_use]
+    pub fn no_synchronization_in(self, span: impl Into<NamePattern>) -> Rules {
+        self.with(Rule::new(Figure::Synchronizations).within(span).at_most(Quantity::Count(0)))
+    }
+
+    /// Adds a rule: no copy of this name, such as "Memcpy DtoH*", is launched in a span of this name.
+    #[must_use]
+    pub fn no_copies_in(self, copies: impl Into<NamePattern>, span: impl Into<NamePattern>) -> Rules {
+        self.with(Rule::new(Figure::Copies).of(copies).within(span).at_most(Quantity::Count(0)))
+    }
+
+    /// Adds a rule: each step launches at most this often.
+    #[must_use]
+    pub fn max_launches_per_step(self, max: u64) -> Rules {
+        self.max_launches_in(STEPS, max)
+    }
+
+    /// Adds a rule: each span of this name launches at most this often.
+    #[must_use]
+    pub fn max_launches_in(self, span: impl Into<NamePattern>, max: u64) -> Rules {
+        self.with(Rule::new(Figure::Launches).each(span).at_most(max))
+    }
+
+    /// Adds a rule: a statistic of the durations of spans of this name is at most this.
+    ///
+    /// For [`Statistic::Spread`], which is a share, use [`Rule::at_most`].
+    #[must_use]
+    pub fn max_duration(self, span: impl Into<NamePattern>, statistic: Statistic, max: Duration) -> Rules {
+        self.with(Rule::new(Figure::Duration(statistic)).of(span).at_most(max))
+    }
+
+    /// Adds a rule: a statistic of the durations of steps is at most this.
+    #[must_use]
+    pub fn max_step_duration(self, statistic: Statistic, max: Duration) -> Rules {
+        self.max_duration(STEPS, statistic, max)
+    }
+
+    /// Adds a rule: from the first to the last device work, devices are busy for at least this share.
+    #[must_use]
+    pub fn min_busy_percent(self, min: f64) -> Rules {
+        self.with(Rule::new(Figure::Busy).at_least(Quantity::Percent(min)))
+    }
+
+    /// Adds a rule: the writer of the trace lost no record.
+    #[must_use]
+    pub fn no_losses(self) -> Rules {
+        self.with(Rule::new(Figure::Losses).at_most(Quantity::Count(0)))
+    }
+
+    /// Adds a rule: the reader left nothing out and repaired nothing.
+    #[must_use]
+    pub fn no_notes(self) -> Rules {
+        self.with(Rule::new(Figure::Notes).at_most(Quantity::Count(0)))
+    }
+
+    /// Adds a rule: a span of this name occurs.
+    #[must_use]
+    pub fn has_span(self, span: impl Into<NamePattern>) -> Rules {
+        self.with(Rule::new(Figure::Spans).of(span).at_least(Quantity::Count(1)))
+    }
+
+    /// Adds a rule: no span of this name occurs.
+    #[must_use]
+    pub fn no_span(self, span: impl Into<NamePattern>) -> Rules {
+        self.with(Rule::new(Figure::Spans).of(span).at_most(Quantity::Count(0)))
+    }
+
+    /// Adds a rule: no kernel of this name runs.
+    #[must_use]
+    pub fn no_kernel(self, kernel: impl Into<NamePattern>) -> Rules {
+        self.with(Rule::new(Figure::Kernels).of(kernel).at_most(Quantity::Count(0)))
+    }
+
+    /// Adds a rule: every kernel, copy and fill has a known launch.
+    #[must_use]
+    pub fn all_work_linked(self) -> Rules {
+        self.with(Rule::new(Figure::UnlinkedWork).at_most(Quantity::Count(0)))
+    }
+
+    /// Adds a rule: an allocator held at most this many bytes on each device.
+    #[must_use]
+    pub fn max_device_memory(self, bytes: u64) -> Rules {
+        self.with(Rule::new(Figure::DeviceMemoryPeak).at_most(Quantity::Bytes(bytes)))
+    }
+
+    /// Adds a rule: a kind takes at most this share of the trace's critical path.
+    #[must_use]
+    pub fn max_path_percent(self, kind: PathKind, max: f64) -> Rules {
+        self.with(Rule::new(Figure::PathKind(kind)).at_most(Quantity::Percent(max)))
+    }
+
+    /// Returns the rules in the order of their addition.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.rules.iter()
+    }
+
+    /// Checks a trace.
+    pub fn check(&self, events: &Events) -> CheckReport {
+        let context = context::CheckContext::new(events);
+        CheckReport { outcomes: self.rules.iter().map(|rule| evaluate::evaluate_rule(rule, &context)).collect() }
+    }
+}
+
+impl Extend<Rule> for Rules {
+    fn extend<I: IntoIterator<Item = Rule>>(&mut self, rules: I) {
+        self.rules.extend(rules);
+    }
+}
+
+impl FromIterator<Rule> for Rules {
+    fn from_iter<I: IntoIterator<Item = Rule>>(rules: I) -> Rules {
+        Rules { rules: rules.into_iter().collect() }
+    }
+}
