@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a command prints")]
 
+mod check;
 mod convert;
 mod doctor;
 #[cfg(target_os = "linux")]
@@ -41,6 +42,7 @@ enum Command {
     Summary(summary::SummaryArguments),
     Table(table::TableArguments),
     Path(path::PathArguments),
+    Check(check::CheckArguments),
     Stacks(stacks::StacksArguments),
     View(view::ViewArguments),
     Record(record::RecordArguments),
@@ -67,6 +69,7 @@ fn run(command: Command) -> ExitCode {
         Command::Summary(arguments) => summary::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
         Command::Path(arguments) => path::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

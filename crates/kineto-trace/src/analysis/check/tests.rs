@@ -408,14 +408,13 @@ fn nested_and_async_spans_count_once() {
     let each = check(&nested, Rule::new(Figure::Launches).each("f").at_most(Quantity::Count(0)));
     assert_eq!((each.found, each.broken), (Some(Quantity::Count(2)), 2), "{each}");
     let text = r#"{"traceEvents": [
-        {"ph":"b","cat":"async_span","id":"0x5","name":"request","pid":1,"tid":1,"ts":0},
-        {"ph":"e","cat":"async_span","id":"0x5","name":"request","pid":1,"tid":1,"ts":50},
+        {"ph":"b","cat":"async","id2":{"local":"0x5"},"name":"request","pid":1,"tid":1,"ts":0},
+        {"ph":"e","cat":"async","id2":{"local":"0x5"},"name":"request","pid":1,"tid":1,"ts":50},
         {"ph":"X","cat":"cpu_op","name":"request","pid":1,"tid":1,"ts":0,"dur":10,"args":{"span id":5}},
         {"ph":"X","cat":"cpu_op","name":"request","pid":1,"tid":2,"ts":40,"dur":10,"args":{"span id":5}},
         {"ph":"X","cat":"cpu_op","name":"child","pid":1,"tid":3,"ts":60,"dur":10,"args":{"span id":6,"parent id":5}},
         {"ph":"X","cat":"cuda_runtime","name":"cudaDeviceSynchronize","pid":1,"tid":3,"ts":62,"dur":1,"args":{}}]}"#;
-    let mut events = Events::from_reader(text.as_bytes()).unwrap();
-    events.async_spans = vec![5];
+    let events = Events::from_reader(text.as_bytes()).unwrap();
     assert_limits(&events, &Rule::new(Figure::Duration(Statistic::Max)).of("request"), Quantity::Nanoseconds(50_000));
     assert_limits(&events, &Rule::new(Figure::Spans).of("request"), Quantity::Count(1));
     assert_limits(&events, &Rule::new(Figure::Synchronizations).each("request"), Quantity::Count(1));

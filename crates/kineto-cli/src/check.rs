@@ -1,0 +1,107 @@
+//! `kineto check`: checks traces against a file of rules.
+
+mod junit;
+mod rules_file;
+
+use crate::trace_file::{EventSelection, trace_files};
+use crate::{print_error, print_text};
+use kineto_trace::analysis::check::{CheckReport, Figure};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The exit status if a trace does not meet a rule.
+const RULE_FAILED: u8 = 3;
+
+/// Checks traces against rules: no synchronization in a span, launches a step, percentiles of durations, busy devices, losses.
+///
+/// The file of rules is TOML. Each `[[rule]]` has a `figure`, a limit (`max`, `min` or both), and may have `of` (a name), `in` or `each` (a
+/// span) and `name`. Names may contain `*` for any text. A rule that matches nothing fails, unless it has `optional = true`. `--figures`
+/// lists the figures.
+///
+/// Exit status: 0 if all traces meet all rules; 1 if a trace or the rules were not read; 2 for wrong arguments; 3 if a rule fails.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    kineto check rules.toml app.pt.trace.json.gz\n  \
+    kineto check rules.toml traces/ --junit report.xml\n\n\
+    rules.toml:\n  \
+    [[rule]]\n  \
+    figure = \"synchronizations\"\n  \
+    in = \"decode\"\n  \
+    max = 0\n\n  \
+    [[rule]]\n  \
+    figure = \"duration.p99\"\n  \
+    of = \"decode\"\n  \
+    max = \"2.5 ms\"")]
+pub(crate) struct CheckArguments {
+    /// The file of rules.
+    #[arg(required_unless_present = "figures", value_name = "RULES.toml")]
+    rules: Option<PathBuf>,
+    /// The trace files, or folders of them.
+    #[arg(required_unless_present = "figures", value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Prints one JSON object for each trace, a line each; times are microseconds.
+    #[arg(long)]
+    json: bool,
+    /// Writes the results as JUnit XML too, for the pages of CI systems.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Lists the figures that rules can limit.
+    #[arg(long, conflicts_with_all = ["json", "junit"])]
+    figures: bool,
+    #[command(flatten)]
+    part: EventSelection,
+}
+
+/// Checks each trace.
+pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
+    if arguments.figures {
+        print_text(&Figure::all().iter().map(|figure| format!("{figure}\n")).collect::<String>());
+        return ExitCode::SUCCESS;
+    }
+    let rules = match arguments.rules.as_deref().map(rules_file::read_rules) {
+        Some(Ok(rules)) => rules,
+        Some(Err(error)) => return print_error(&error),
+        None => return ExitCode::SUCCESS,
+    };
+    let (mut all_read, mut all_hold, mut suites) = (true, true, String::new());
+    for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
+        match arguments.part.read_events(&path).map(|events| rules.check(&events)) {
+            Ok(report) => {
+                all_hold &= report.holds();
+                suites += &junit::format_suite(&path, &report);
+                print_text(&if arguments.json { format_json(&path, &report) } else { format_text(&path, &report) });
+            }
+            Err(error) => {
+                all_read = false;
+                suites += &junit::format_unread(&path, &error);
+                print_error(&error);
+            }
+        }
+    }
+    if let Some(path) = &arguments.junit
+        && let Err(error) = fs::write(path, junit::format_file(&suites))
+    {
+        return print_error(&format_args!("cannot write {}: {error}; choose another file", path.display()));
+    }
+    match (all_read, all_hold) {
+        (false, _) => ExitCode::FAILURE,
+        (true, false) => ExitCode::from(RULE_FAILED),
+        (true, true) => ExitCode::SUCCESS,
+    }
+}
+
+/// Returns a line for the trace, and one or more for each rule.
+fn format_text(path: &Path, report: &CheckReport) -> String {
+    let count = report.outcomes().len();
+    format!("{}: {} of {count} rules failed\n{report}", path.display(), report.failures().count())
+}
+
+fn format_json(path: &Path, report: &CheckReport) -> String {
+    let mut object: Value = serde_json::from_str(&report.to_json()).unwrap_or_default();
+    if let Some(members) = object.as_object_mut() {
+        members.insert("trace".to_owned(), json!(path.display().to_string()));
+    }
+    format!("{object}\n")
+}
