@@ -247,7 +247,7 @@ fn measure_durations(rule: &Rule, context: &CheckContext<'_>, statistic: Statist
     let value =
         statistic_of(&sorted, statistic).ok_or("all these spans have a duration of 0, so they have no spread")?;
     let spots = items.iter().map(|item| item.spot).collect();
-    let detail = format!("of {} spans", items.len());
+    let detail = format!("of {}", count_with_noun(items.len() as u64, "span"));
     Ok(Measured { samples: vec![Sample { value, spot: None }], spots, detail: Some(detail) })
 }
 
