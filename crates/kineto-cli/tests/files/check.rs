@@ -27,7 +27,7 @@ fn rules_decide_the_exit_status() {
     let path = rules(&folder, &format!("{HOLDS}{FAILS}"));
     let (out, errors, status) = run(&["check", &path, trace, trace]);
     assert_eq!((out.matches(": 1 of 2 rules failed\n").count(), errors.as_str(), status), (2, "", Some(3)), "{out}");
-    let failure = "FAILED  train is fast: duration.max of `train`, at most 3.5 us; found 4 us; of 1 span\n        `train` at 0 ns, thread 1/1, 4 us\n";
+    let failure = "FAILED  train is fast: duration.max of `train`, at most 3.5 us; found 4 us; of 1 span\n        `train` at 0 ns on 1/1, 4 us\n";
     assert!(out.ends_with(failure), "{out}");
     let (out, errors, status) = run(&["check", &path, cut, trace]);
     assert!(out.contains("1 of 2 rules failed") && errors.contains("cut off at byte"), "{out}{errors}");

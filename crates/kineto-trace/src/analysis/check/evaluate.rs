@@ -89,7 +89,7 @@ fn worst_places(
     if is_each && !shows_events {
         broken.sort_by(|a, b| limit.order(a.value, b.value));
         let spots = broken.iter().filter_map(|sample| Some((sample.spot?, sample.value)));
-        return spots.take(PLACES).map(|(spot, value)| place(context, spot, Some(value))).collect();
+        return spots.take(PLACES).map(|(spot, value)| place(rule, context, spot, Some(value))).collect();
     }
     let is_duration = matches!(rule.figure, Figure::Duration(statistic) if statistic != Statistic::Total);
     if limit == Limit::Min && !is_duration {
@@ -100,22 +100,23 @@ fn worst_places(
     if limit == Limit::Max {
         spots.reverse();
     }
-    spots.into_iter().take(PLACES).map(|spot| place(context, spot, None)).collect()
+    spots.into_iter().take(PLACES).map(|spot| place(rule, context, spot, None)).collect()
 }
 
-fn place(context: &CheckContext<'_>, spot: Spot, value: Option<Quantity>) -> RulePlace {
+fn place(rule: &Rule, context: &CheckContext<'_>, spot: Spot, value: Option<Quantity>) -> RulePlace {
     let event = spot.event.and_then(|event| context.events.get(event));
     let track = event.map(|event| event.track());
-    let thread = track.map(|track| match track.name.as_str() {
+    let track = track.map(|track| match track.name.trim() {
         "" => format!("{}/{}", track.process, track.thread),
-        name => format!("{}/{} ({})", track.process, track.thread, printable(name)),
+        name => format!("{}/{}", track.process, printable(name)),
     });
+    let unnamed = if rule.figure == Figure::LongestGap { "no device work" } else { "nothing recorded" };
     RulePlace {
-        name: event.map_or_else(|| "nothing recorded".to_owned(), |event| event.name().to_owned()),
+        name: event.map_or(unnamed, |event| event.name()).to_owned(),
         start: spot.start,
         offset_ns: spot.start.since(context.events.window().0.min(spot.start)),
         duration_ns: spot.duration_ns(),
-        thread: thread.unwrap_or_default(),
+        track: track.unwrap_or_default(),
         value,
     }
 }

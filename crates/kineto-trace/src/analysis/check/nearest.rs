@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 pub(super) fn nearest_names<'n>(misspelt: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     const SHOWN: usize = 3;
     /// More names, or longer parts of them, would take too long to compare.
-    const COMPARED: usize = 10_000;
+    const COMPARED: usize = 2000;
     const COMPARED_BYTES: usize = 100;
 
     let head = |name: &'n str| name.get(..floor_char_boundary(name, COMPARED_BYTES)).unwrap_or_default();
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn many_long_names_are_compared_in_part() {
-        let names: Vec<_> = (0..20_000).map(|number| format!("{number}{}", "ä".repeat(500))).collect();
+        let names: Vec<_> = (0..5000).map(|number| format!("{number}{}", "ä".repeat(500))).collect();
         assert!(nearest_names(&"ä".repeat(10_000), names.iter().map(String::as_str)).starts_with("`0ä"));
     }
 }

@@ -3,6 +3,7 @@
 use super::Rule;
 use super::nearest::printable;
 use super::quantity::Quantity;
+use crate::analysis::summary::truncate_name;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::fmt;
@@ -70,7 +71,7 @@ impl RuleStatus {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RulePlace {
-    /// The name of the event, or "nothing recorded".
+    /// The name of the event; "no device work" for a gap, "nothing recorded" for a piece of a path without an event.
     pub name: String,
     /// The start.
     pub start: Timestamp,
@@ -78,8 +79,8 @@ pub struct RulePlace {
     pub offset_ns: u64,
     /// The duration in nanoseconds.
     pub duration_ns: u64,
-    /// The process and the thread, or the device and the stream; empty for no event.
-    pub thread: String,
+    /// The process and the name of the thread, or the device and the name of the stream; empty without an event.
+    pub track: String,
     /// The value, if each span has one.
     pub value: Option<Quantity>,
 }
@@ -115,7 +116,7 @@ fn outcome_json(outcome: &RuleOutcome) -> Value {
             "name": place.name,
             "start": Quantity::Nanoseconds(place.offset_ns).to_json().1,
             "dur": Quantity::Nanoseconds(place.duration_ns).to_json().1,
-            "thread": place.thread,
+            "track": place.track,
             "value": number(place.value),
         })
     };
@@ -168,11 +169,15 @@ impl fmt::Display for RuleOutcome {
 
 impl fmt::Display for RulePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Names of kernels may have hundreds of characters.
+        const NAME_CHARS: usize = 80;
+
         let time = Quantity::Nanoseconds;
+        let name = truncate_name(&self.name, NAME_CHARS);
         self.value.iter().try_for_each(|value| write!(f, "{value}  "))?;
-        write!(f, "`{}` at {}", printable(&self.name), time(self.offset_ns))?;
-        if !self.thread.is_empty() {
-            write!(f, ", thread {}", self.thread)?;
+        write!(f, "`{name}` at {}", time(self.offset_ns))?;
+        if !self.track.is_empty() {
+            write!(f, " on {}", self.track)?;
         }
         write!(f, ", {}", time(self.duration_ns))
     }

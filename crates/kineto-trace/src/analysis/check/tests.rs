@@ -88,7 +88,7 @@ fn synchronizations_are_found_in_their_span() {
     assert_eq!((outcome.status, outcome.found), (RuleStatus::Fails, Some(Quantity::Count(1))), "{outcome}");
     let [place] = outcome.places.as_slice() else { panic!("{outcome}") };
     assert_eq!((place.name.as_str(), place.offset_ns, place.duration_ns), ("cudaStreamSynchronize", 130_000, 25_000));
-    assert_eq!(place.thread, "1/1");
+    assert_eq!(place.track, "1/1");
     assert_eq!(check(&events, rule("prefill")).status, RuleStatus::Holds);
     assert_limits(&events, &Rule::new(Figure::Synchronizations).each("decode"), Quantity::Count(1));
     let blocking = [
@@ -181,9 +181,8 @@ fn spans_must_or_must_not_occur() {
         "FAILED  spans of `prefil`, at least 1; no span named `prefil`; nearest: `prefill`, `decode`, `ProfilerStep#1`"
     );
     assert!(
-        texts[1].starts_with(
-            "FAILED  spans of `decode`, at most 0; found 2\n        `decode` at 110 us, thread 1/1, 50 us\n"
-        ),
+        texts[1]
+            .starts_with("FAILED  spans of `decode`, at most 0; found 2\n        `decode` at 110 us on 1/1, 50 us\n"),
         "{}",
         texts[1]
     );
@@ -212,9 +211,7 @@ fn durations_have_statistics() {
     assert_eq!((slow.places[0].duration_ns, slow.places.len()), (30_000, 2), "the shortest is first: {slow}");
     let report = Rules::new().max_step_duration(Statistic::P99, Duration::from_micros(199)).check(&events);
     assert!(
-        report
-            .to_string()
-            .contains("found 200 us; of 2 spans\n        `ProfilerStep#2` at 100 us, thread 1/1, 200 us\n"),
+        report.to_string().contains("found 200 us; of 2 spans\n        `ProfilerStep#2` at 100 us on 1/1, 200 us\n"),
         "{report}"
     );
 }
@@ -232,6 +229,7 @@ fn device_times_are_measured_in_windows() {
     assert_limits(&events, &Rule::new(Figure::Idle).each("prefill"), us(30));
     assert_limits(&events, &Rule::new(Figure::LongestGap), us(60));
     let gap = check(&events, Rule::new(Figure::LongestGap).at_most(us(59)));
+    assert_eq!(gap.places[0].name, "no device work");
     assert_eq!((gap.places[0].offset_ns, gap.places[0].duration_ns), (150_000, 60_000), "{gap}");
     assert_limits(&events, &Rule::new(Figure::LongestGap).each("ProfilerStep#2"), us(60));
     assert_limits(&events, &Rule::new(Figure::ExposedCommunication), Quantity::Percent(35.0 / 240.0 * 100.0));
@@ -422,7 +420,7 @@ fn nested_and_async_spans_count_once() {
 
 #[test]
 fn deep_nesting_takes_linear_time() {
-    let depth = 20_000u64;
+    let depth = 10_000u64;
     let rows: Vec<String> = (0..depth)
         .flat_map(|level| {
             let (start, end) = (level * 2, 10 * depth - level * 2);
@@ -439,7 +437,7 @@ fn deep_nesting_takes_linear_time() {
         assert_eq!((outcome.found, outcome.broken), (Some(Quantity::Count(depth)), 1));
     }
     let busy = check(&events, Rule::new(Figure::Busy).each("f").at_least(Quantity::Percent(1.0)));
-    assert_eq!(busy.measured, 20_000);
+    assert_eq!(busy.measured, 10_000);
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub use occupation::{Exclusive, Occupation};
 pub(super) use path::{CallRole, PathContext};
 pub use path::{CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, StepPath};
 pub use screen::Screen;
+pub(super) use screen::truncate_name;
 pub use steps::StepFigures;
 pub(super) use steps::step_number;
 pub(super) use work::Devices;

@@ -291,7 +291,7 @@ fn count_with_noun(count: u64, noun: &str) -> String {
 }
 
 /// Returns a name without control characters, truncated to `width`.
-pub(super) fn truncate_name(name: &str, width: usize) -> String {
+pub(in crate::analysis) fn truncate_name(name: &str, width: usize) -> String {
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if name.chars().count() <= width {
         return name;
