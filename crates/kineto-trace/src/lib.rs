@@ -51,6 +51,8 @@ pub mod write;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(feature = "analysis")]
+pub use analysis::check;
 pub use error::{Error, ErrorKind};
 pub use loss::Loss;
 pub use time::Timestamp;
