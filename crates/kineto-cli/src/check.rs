@@ -6,7 +6,7 @@ mod rules_file;
 use crate::trace_file::{EventSelection, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::check::{CheckReport, Figure};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -99,9 +99,7 @@ fn format_text(path: &Path, report: &CheckReport) -> String {
 }
 
 fn format_json(path: &Path, report: &CheckReport) -> String {
-    let mut object: Value = serde_json::from_str(&report.to_json()).unwrap_or_default();
-    if let Some(members) = object.as_object_mut() {
-        members.insert("trace".to_owned(), json!(path.display().to_string()));
-    }
-    format!("{object}\n")
+    let (trace, report) = (json!(path.display().to_string()), report.to_json());
+    let members = report.strip_prefix('{').unwrap_or(&report);
+    format!("{{\"trace\":{trace},{members}\n")
 }

@@ -48,9 +48,15 @@ const STEPS: &str = "ProfilerStep#*";
 /// println!("{report}");
 /// # Ok::<(), kineto_trace::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules").field("rules", &self.rules.len()).finish_non_exhaustive()
+    }
 }
 
 /// A rule: the limits of one figure of a trace, of all spans of a name, or of each of them.

@@ -9,9 +9,18 @@ use serde_json::{Value, json};
 use std::fmt;
 
 /// Which rules a trace meets; made by [`Rules::check`](super::Rules::check). The text has a line for each rule, and more for those that fail.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct CheckReport {
     pub(super) outcomes: Vec<RuleOutcome>,
+}
+
+impl fmt::Debug for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckReport")
+            .field("rules", &self.outcomes.len())
+            .field("failures", &self.failures().count())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Whether a trace meets a rule, and where it does not.
