@@ -151,7 +151,7 @@ mod tests {
             (rule("max = 3\nin = ''"), 5, "`in` is empty"),
             (rule("max = 3\nin = 4"), 5, "`in` is no text"),
             (rule("max = 3\noptional = 'yes'"), 5, "`optional` is no boolean"),
-            (rule("max = 3\nname = 'a").to_owned(), 5, ""),
+            (rule("max = 3\nname = 'a"), 5, ""),
             ("[[rule]]\nfigure = 'lunches'\nmax = 1".to_owned(), 2, "unknown figure \"lunches\"; nearest: `launches`"),
             (format!("a = {}", "[".repeat(100_000)), 1, ""),
         ] {
