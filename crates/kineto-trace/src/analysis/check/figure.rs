@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// What a rule measures. The text is its name in a file of rules, such as "launches" or "duration.p99".
 ///
-/// The rule's pattern ([`Rule::of`](super::Rule::of)) selects by name what is counted, in brackets here.
+/// The rule's pattern ([`Rule::of`](super::Rule::of)) selects by name what is counted, in parentheses here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Figure {
@@ -17,21 +17,21 @@ pub enum Figure {
     Synchronizations,
     /// `launches`: calls that put work on a device.
     Launches,
-    /// `calls`: calls of a runtime or driver [name of the call].
+    /// `calls`: calls of a runtime or driver (name of the call).
     Calls,
-    /// `kernels`: kernels [name of the kernel].
+    /// `kernels`: kernels (name of the kernel).
     Kernels,
-    /// `copies`: copies by a device [name, such as "Memcpy `DtoH`*"].
+    /// `copies`: copies by a device (name, such as "Memcpy `DtoH`*").
     Copies,
-    /// `fills`: fills by a device [name].
+    /// `fills`: fills by a device (name).
     Fills,
-    /// `kernel_share`: the time of kernels [name] in percent of the time of all kernels.
+    /// `kernel_share`: the time of kernels (name) in percent of the time of all kernels.
     KernelShare,
     /// `unlinked_work`: kernels, copies and fills without a known launch.
     UnlinkedWork,
-    /// `spans`: spans [name].
+    /// `spans`: spans (name).
     Spans,
-    /// `duration.…`: the durations of spans [name].
+    /// `duration.…`: the durations of spans (name).
     Duration(Statistic),
     /// `busy`: the time during which any device worked, in percent.
     Busy,
@@ -49,9 +49,9 @@ pub enum Figure {
     DeviceMemoryPeak,
     /// `host_memory_peak`: the most bytes that an allocator held on the host.
     HostMemoryPeak,
-    /// `losses`: records that the trace's writer lost [cause].
+    /// `losses`: records that the trace's writer lost (cause).
     Losses,
-    /// `notes`: what was left out or repaired while reading [cause]; without a pattern all but `async_track`, which is regular.
+    /// `notes`: what was left out or repaired while reading (cause); without a pattern all but `async_track`, which is regular.
     Notes,
 }
 
