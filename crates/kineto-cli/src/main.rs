@@ -15,6 +15,8 @@ mod stacks;
 mod status;
 mod summary;
 mod table;
+#[cfg(target_os = "linux")]
+mod top;
 mod trace_file;
 #[cfg(target_os = "linux")]
 mod trigger;
@@ -54,6 +56,8 @@ enum Command {
     Trigger(trigger::TriggerArguments),
     #[cfg(target_os = "linux")]
     Status(status::StatusArguments),
+    #[cfg(target_os = "linux")]
+    Top(top::TopArguments),
 }
 
 /// Whether some output could not be written.
@@ -81,18 +85,25 @@ fn run(command: Command) -> ExitCode {
         Command::Trigger(arguments) => trigger::run(&arguments),
         #[cfg(target_os = "linux")]
         Command::Status(arguments) => status::run(&arguments),
+        #[cfg(target_os = "linux")]
+        Command::Top(arguments) => top::run(&arguments),
     }
 }
 
 /// Prints text. A closed pipe is ignored, as its reader wants no more; after another error, the command fails.
 fn print_text(text: &str) {
+    write_output(text);
+}
+
+/// Does the same; returns whether the text was written.
+fn write_output(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
     let failed = out.write_all(text.as_bytes()).and_then(|()| out.flush()).err();
-    if let Some(error) = failed.filter(|error| error.kind() != ErrorKind::BrokenPipe)
-        && !OUTPUT_FAILED.swap(true, Ordering::Relaxed)
-    {
+    let Some(error) = failed else { return true };
+    if error.kind() != ErrorKind::BrokenPipe && !OUTPUT_FAILED.swap(true, Ordering::Relaxed) {
         print_error(&format!("cannot write the output: {error}; free space or write it elsewhere"));
     }
+    false
 }
 
 /// Writes an error to the standard error stream; returns the exit status.

@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("command_cancels_requests", command_cancels_requests),
     ("command_reports_that_its_request_was_replaced", command_reports_that_its_request_was_replaced),
     ("status_reports_the_state_of_a_process", status_reports_the_state_of_a_process),
+    ("top_shows_what_a_process_records", top_shows_what_a_process_records),
     ("concurrent_commands_get_their_own_files", concurrent_commands_get_their_own_files),
     ("command_rejects_the_answer_to_another_request", command_rejects_the_answer_to_another_request),
 ];
@@ -371,6 +372,37 @@ fn command_reports_that_its_request_was_replaced() {
         );
     });
     program.end();
+}
+
+fn top_shows_what_a_process_records() {
+    let (place, shm) = (TestFolders::new(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let folder = shm.path().to_str().unwrap();
+    let env = [("KINETO_OVERFLOW", "keep_newest"), ("KINETO_SHM_DIR", folder), ("KINETO_BUFFER_LIMIT_MB", "8")];
+    let program = place.start_watching_with("serve", &env);
+    program.wait_for(".request` traces this process");
+    let pid = pid_of(&program);
+    let top =
+        |arguments: &[&str]| TriggerOutput::new(Command::new(KINETO).arg("top").args(arguments).output().unwrap());
+    for target in [pid.as_str(), folder] {
+        // The first spans end soon after the start.
+        let output = std::iter::repeat_with(|| top(&[target, "--once", "--rows", "1"]));
+        let output = output.take(100).find(|output| output.out.contains(" work\n")).expect("a row of the span `work`");
+        assert_eq!((output.status, output.errors.as_str()), (0, ""), "{output:?}");
+        let lines: Vec<_> = output.out.lines().collect();
+        assert!(lines[0].starts_with(&format!("process {pid}   recorded ")), "{output:?}");
+        assert!(lines[1].ends_with(".klive") && lines[2].contains(" spans/s   no device work   memory "), "{output:?}");
+        assert!(lines[3].starts_with("lost: nothing   file: incomplete: its end is missing"), "{output:?}");
+        assert!(!output.out.contains('\x1b'), "{output:?}");
+    }
+    // A reader that closes the pipe ends the command.
+    let mut endless =
+        Command::new(KINETO).args(["top", &pid, "--interval", "0.1"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(endless.stdout.take());
+    assert_eq!(endless.wait().unwrap().code(), Some(0));
+    program.end();
+    let ended = top(&[&pid, "--once"]);
+    assert!(ended.status == 1 && ended.errors.contains(&format!("process {pid}")), "{ended:?}");
+    assert_eq!((top(&[folder]).status, top(&[&pid, "--interval", "0"]).status, top(&[]).status), (1, 2, 2));
 }
 
 fn concurrent_commands_get_their_own_files() {
