@@ -38,6 +38,12 @@ pub(crate) fn run(arguments: &StatusArguments) -> ExitCode {
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Returns the state of a process as a line of text; `None` if it takes no requests.
+pub(crate) fn state_line(pid: u32) -> Option<String> {
+    let status = Listener::find(pid, None).and_then(|listener| listener.read_status()).ok()?;
+    Some(format_status(pid, &serde_json::from_str(&status).ok()?))
+}
+
 /// Returns the status as JSON in one line, without control characters.
 fn in_one_line(status: &Value) -> String {
     let mut line = String::new();

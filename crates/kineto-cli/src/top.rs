@@ -61,6 +61,8 @@ pub(crate) fn run(arguments: &TopArguments) -> ExitCode {
                 Vec::new()
             }
         };
+        let pid = arguments.target.parse().ok();
+        text += &pid.and_then(crate::status::state_line).unwrap_or_default();
         for file in &files {
             match LiveView::read(file, arguments.interval) {
                 Ok(view) => {

@@ -66,7 +66,7 @@ impl LiveView {
                 FileMemory::of(&file).map_err(|why| format!("cannot read its size: {why}; check its file system"))?;
             match Trace::read_segment_from(file, path) {
                 Ok(segment) => {
-                    let torn = segment.to_string();
+                    let torn = torn_text(&segment.to_string());
                     let view = LiveView::new(&segment.trace, seconds);
                     let (path, process) = (path.to_owned(), segment.process_id());
                     return Ok(LiveView { path, process, torn, memory, read_in: begun.elapsed(), ..view });
@@ -124,7 +124,7 @@ impl LiveView {
         let count: usize = self.spans.iter().map(|row| row.durations.len()).sum();
         let seconds = seconds_of(self.interval_ns);
         let mut text = format!(
-            "process {}   recorded {:.1} s   {} threads   {} spans open   read in {:.0} ms\n",
+            "process {}   recorded {:.1} s   threads: {}   open spans: {}   read in {:.0} ms\n",
             self.process,
             seconds_of(self.recorded_ns),
             self.threads,
@@ -146,14 +146,14 @@ impl LiveView {
         text += &format!("last {seconds:.1} s: {:.1} spans/s   {busy}   {used}\n", per_second(count, seconds));
         let losses: Vec<_> = self.losses.iter().map(|(cause, count)| format!("{cause} ({count})")).collect();
         let lost = if losses.is_empty() { "nothing".to_owned() } else { losses.join(", ") };
-        text += &format!("lost: {lost}   file: {}\n", self.torn);
+        text += &format!("lost: {lost}   torn: {}\n", self.torn);
         text += &format!("  {:>9} {:>12} {:>12} {:>12} {:>12}  span\n", "spans/s", "mean", "p99", "max", "total");
         for row in self.spans.iter().take(rows) {
             text += &row.format(seconds);
         }
         match self.spans.len().saturating_sub(rows) {
             0 => text,
-            more => text + &format!("  … {more} more names\n"),
+            more => text + &format!("  … {more} more\n"),
         }
     }
 }
@@ -178,7 +178,7 @@ impl SpanRow {
             self.durations.last().copied().unwrap_or(0),
             self.total_ns(),
         ]
-        .map(format_millis);
+        .map(format_time);
         format!("  {:>9.1} {mean:>12} {p99:>12} {max:>12} {total:>12}  {}\n", per_second(count, seconds), self.name)
     }
 }
@@ -211,6 +211,13 @@ impl FileMemory {
     }
 }
 
+/// Returns what a segment's text says in addition to its missing end, which a recording that runs does not have.
+fn torn_text(segment: &str) -> String {
+    let rest = segment.strip_prefix("incomplete: its end is missing").unwrap_or(segment);
+    let rest = rest.trim_start_matches(", ");
+    if rest.is_empty() { "nothing".to_owned() } else { rest.to_owned() }
+}
+
 /// Returns a text without control characters: the program must not control the terminal.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, " ")
@@ -222,8 +229,8 @@ fn seconds_of(ns: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-fn format_millis(ns: u64) -> String {
-    format!("{:.3} ms", ns as f64 / 1e6)
+fn format_time(ns: u64) -> String {
+    if ns < 1_000_000 { format!("{:.2} us", ns as f64 / 1e3) } else { format!("{:.2} ms", ns as f64 / 1e6) }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 bytes")]
