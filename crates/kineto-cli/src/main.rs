@@ -10,6 +10,7 @@ mod listener;
 mod path;
 mod record;
 mod repair;
+mod report;
 mod stacks;
 #[cfg(target_os = "linux")]
 mod status;
@@ -45,6 +46,7 @@ enum Command {
     Table(table::TableArguments),
     Path(path::PathArguments),
     Check(check::CheckArguments),
+    Report(report::ReportArguments),
     Stacks(stacks::StacksArguments),
     View(view::ViewArguments),
     Record(record::RecordArguments),
@@ -74,6 +76,7 @@ fn run(command: Command) -> ExitCode {
         Command::Table(arguments) => table::run(&arguments),
         Command::Path(arguments) => path::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

@@ -59,6 +59,19 @@ impl EventSelection {
         events.filtered(&filter)
     }
 
+    /// Returns the selected part as text; empty for the whole trace.
+    pub(crate) fn description(&self) -> String {
+        let parts = [
+            self.step.map(|step| format!("step {step}")),
+            self.from.map(|from| format!("from {from} ms")),
+            self.to.map(|to| format!("to {to} ms")),
+            self.thread.map(|thread| format!("thread {thread}")),
+            self.stream.map(|stream| format!("stream {stream}")),
+            self.name.as_ref().map(|name| format!("names with \"{name}\"")),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     fn event_filter(&self, start: Timestamp) -> EventFilter {
         let mut filter = EventFilter::new();
         if self.from.is_some() || self.to.is_some() {

@@ -15,6 +15,7 @@ mod sample;
 mod speedscope;
 mod stacks;
 pub mod summary;
+pub mod timeline;
 mod tree;
 mod validate;
 

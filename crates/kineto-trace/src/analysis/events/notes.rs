@@ -65,7 +65,7 @@ impl Note {
     ];
 
     /// Returns whether recorded events are missing from the file.
-    pub(crate) const fn is_loss(self) -> bool {
+    pub const fn is_loss(self) -> bool {
         matches!(self, Note::CutOff | Note::TimeLimit | Note::LostState | Note::Incomplete)
     }
 

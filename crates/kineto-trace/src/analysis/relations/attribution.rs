@@ -10,7 +10,7 @@ use std::fmt;
 /// torch uses "External id" alone. Graph launches and driver calls lack it, and old versions of Kineto filled it with
 /// another number. This type finds the launch by its correlation id. The operation is the one that the "External id"
 /// names, if the launch happened inside it; otherwise it is the innermost one around the launch.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Attribution {
     /// By event: indices of its launch and its operation.
     links: Vec<(Option<u32>, Option<u32>)>,

@@ -29,21 +29,38 @@ pub struct CounterFigures {
 
 /// Returns the figures of each series, in order of track, counter and series. Values that are not finite are left out.
 pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
-    let mut all: BTreeMap<(usize, StringId, String), Series> = BTreeMap::new();
+    let mut all: BTreeMap<CounterKey, Series> = BTreeMap::new();
     for event in events.iter().filter(Event::is_counter) {
         event.visit(&mut |key, value| {
             if let Some(value) = as_float(value).filter(|value| value.is_finite()) {
-                all.entry((event.track_index(), event.name_id(), key.to_owned())).or_default().add(value);
+                all.entry(CounterKey::new(&event, key)).or_default().add(value);
             }
         });
     }
-    let figures = |((track, name, series), found): ((usize, StringId, String), Series)| {
-        let track = events.tracks.get(track).map(|track| events.process_title(&track.process)).unwrap_or_default();
-        found.into_figures(events.strings.get(name).to_owned(), series, track)
+    let figures = |(key, found): (CounterKey, Series)| {
+        let [track, name, series] = key.into_texts(events);
+        found.into_figures(name, series, track)
     };
     let mut rows: Vec<_> = all.into_iter().map(figures).collect();
     rows.sort_by(|a, b| (&a.track, &a.name, &a.series).cmp(&(&b.track, &b.name, &b.series)));
     rows
+}
+
+/// Identifies a series: its track, counter and name.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CounterKey(usize, StringId, String);
+
+impl CounterKey {
+    pub(super) fn new(event: &Event<'_>, series: &str) -> CounterKey {
+        CounterKey(event.track_index(), event.name_id(), series.to_owned())
+    }
+
+    /// Returns the heading of its process or device, its counter and its name.
+    pub(super) fn into_texts(self, events: &Events) -> [String; 3] {
+        let CounterKey(track, name, series) = self;
+        let track = events.tracks.get(track).map(|track| events.process_title(&track.process)).unwrap_or_default();
+        [track, events.strings.get(name).to_owned(), series]
+    }
 }
 
 /// The values of a series so far.

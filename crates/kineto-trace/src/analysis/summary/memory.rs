@@ -30,11 +30,15 @@ pub struct MemoryFigures {
 impl MemoryFigures {
     /// Returns the name of the memory, such as "CPU" or "CUDA 1".
     pub(super) fn title(&self) -> String {
-        let name = DeviceType::ALL.into_iter().find(|kind| i64::from(kind.number()) == self.device_type);
-        let name =
-            name.map_or_else(|| format!("device type {}", self.device_type), |kind| kind.as_str().to_uppercase());
-        if self.device < 0 { name } else { format!("{name} {}", self.device) }
+        memory_title(self.device_type, self.device)
     }
+}
+
+/// Returns the name of the memory of a device or the host.
+pub(super) fn memory_title(device_type: i64, device: i64) -> String {
+    let name = DeviceType::ALL.into_iter().find(|kind| i64::from(kind.number()) == device_type);
+    let name = name.map_or_else(|| format!("device type {device_type}"), |kind| kind.as_str().to_uppercase());
+    if device < 0 { name } else { format!("{name} {device}") }
 }
 
 /// Returns the figures of each device, in order of type and number.

@@ -12,9 +12,11 @@ mod memory;
 mod occupation;
 mod path;
 mod screen;
+mod series;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod utilization;
 mod work;
 
 pub use counters::CounterFigures;
@@ -30,8 +32,10 @@ pub(super) use path::{CallRole, PathContext};
 pub use path::{CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, StepPath};
 pub use screen::Screen;
 pub(super) use screen::truncate_name;
+pub use series::{CounterSeries, SeriesPoint};
 pub use steps::StepFigures;
 pub(super) use steps::step_number;
+pub use utilization::{Utilization, UtilizationBucket};
 pub(super) use work::Devices;
 pub use work::{StreamId, WorkClass};
 

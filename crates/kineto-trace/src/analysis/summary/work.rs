@@ -141,7 +141,7 @@ impl<'e> Devices<'e> {
     }
 
     /// Returns the work that counts as busy time.
-    pub(in crate::analysis) fn busy_work(&self) -> impl Iterator<Item = &Work<'e>> {
+    pub(in crate::analysis) fn busy_work(&self) -> impl Iterator<Item = &Work<'e>> + Clone {
         self.work.iter().filter(|work| work.class != WorkClass::Wait)
     }
 }

@@ -1,0 +1,235 @@
+//! The data of a page: figures of the summary, the timeline as columns, and series, as JSON of limited size.
+
+use kineto_trace::analysis::summary::{CounterSeries, Utilization};
+use kineto_trace::analysis::timeline::{Timeline, TimelineLimits, TimelineSlice};
+use kineto_trace::analysis::{Event, Events, Summary, TrackId};
+use serde_json::{Map, Value, json};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Names and other texts are cut to this many characters.
+const MAX_TEXT_CHARS: usize = 300;
+
+/// Returns the data of a page from those of its traces.
+pub(super) fn report_data(traces: &[String]) -> String {
+    format!(
+        r#"{{"schema":"kineto-report/1","version":"{}","traces":[{}]}}"#,
+        env!("CARGO_PKG_VERSION"),
+        traces.join(",")
+    )
+}
+
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Returns the data of one trace in at most about `budget` bytes.
+pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize) -> String {
+    const MAX_BUCKETS: usize = 240;
+    const MAX_SERIES: usize = 60;
+
+    let summary = events.summary();
+    let max_rows = (budget / 2000).clamp(20, 1000);
+    let utilization = events.utilization(MAX_BUCKETS);
+    let series = |series: Vec<CounterSeries>| {
+        series.iter().take(MAX_SERIES).map(|series| series_json(events, series)).collect::<Vec<_>>()
+    };
+    let points = (budget / 8000).clamp(20, 160);
+    let findings = summary.findings().into_iter().map(|finding| {
+        json!({ "title": finding.title, "evidence": finding.evidence, "gain": ns_to_micros(finding.gain_ns) })
+    });
+    let mut rest = json!({
+        "file": file_name(path),
+        "part": part,
+        "findings": findings.collect::<Vec<_>>(),
+        "notes": summary.notes.iter().map(|(note, count)| json!([note.to_string(), count, note.is_loss()])).collect::<Vec<_>>(),
+        "utilization": utilization.iter().take(MAX_SERIES).map(utilization_json).collect::<Vec<_>>(),
+        "counters": series(events.counter_series(points)),
+        "memory": series(events.memory_series(points)),
+    });
+    shorten_value(&mut rest, max_rows);
+    let rest = rest.to_string();
+    let (figures, cut) = summary_text(&summary, max_rows);
+    let mut limits = TimelineLimits::default();
+    let left = budget.saturating_sub(figures.len() + rest.len());
+    limits.slices = limits.slices.min(left / 60);
+    loop {
+        let timeline = timeline_json(events, &events.timeline(limits), left / 4).to_string();
+        if timeline.len() <= left || limits.slices < 50 {
+            return format!(r#"{{"summary":{figures},"cut":{cut},"timeline":{timeline},"rest":{rest}}}"#);
+        }
+        let slices = limits.slices as u64 * left as u64 / timeline.len() as u64 * 9 / 10;
+        limits.slices = usize::try_from(slices).unwrap_or(0);
+        limits.cells /= 2;
+    }
+}
+
+/// Returns the summary as JSON, and whether long texts and lists were cut.
+fn summary_text(summary: &Summary, max_rows: usize) -> (String, bool) {
+    let text = summary.to_json();
+    let mut value = serde_json::from_str(&text).unwrap_or_default();
+    // Figures of an uncut summary are the same to the last digit.
+    if shorten_value(&mut value, max_rows) { (value.to_string(), true) } else { (text, false) }
+}
+
+/// Cuts long texts, keys and lists; returns whether any was cut.
+fn shorten_value(value: &mut Value, max_rows: usize) -> bool {
+    match value {
+        Value::String(text) => match shorten_text(text, MAX_TEXT_CHARS) {
+            Some(shorter) => {
+                *text = shorter;
+                true
+            }
+            None => false,
+        },
+        Value::Array(list) => {
+            let is_cut = list.len() > max_rows;
+            list.truncate(max_rows);
+            list.iter_mut().fold(is_cut, |is_cut, value| shorten_value(value, max_rows) | is_cut)
+        }
+        Value::Object(members) => {
+            let long: Vec<String> =
+                members.keys().filter(|key| shorten_text(key, MAX_TEXT_CHARS).is_some()).cloned().collect();
+            for key in &long {
+                let value = members.remove(key).unwrap_or_default();
+                members.insert(shorten_text(key, MAX_TEXT_CHARS).unwrap_or_default(), value);
+            }
+            let more: Vec<String> = members.keys().skip(max_rows).cloned().collect();
+            more.iter().for_each(|key| drop(members.remove(key)));
+            let is_cut = !long.is_empty() || !more.is_empty();
+            members.values_mut().fold(is_cut, |is_cut, value| shorten_value(value, max_rows) | is_cut)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Returns the start of a text that is too long.
+fn shorten_text(text: &str, max_chars: usize) -> Option<String> {
+    let (end, _) = text.char_indices().nth(max_chars)?;
+    Some(format!("{}…", text.get(..end)?))
+}
+
+/// Numbers texts in the order in which they are first used.
+#[derive(Default)]
+struct TextTable<'e> {
+    numbers: HashMap<&'e str, usize>,
+    texts: Vec<String>,
+}
+
+impl<'e> TextTable<'e> {
+    fn number(&mut self, text: &'e str) -> usize {
+        *self.numbers.entry(text).or_insert_with(|| {
+            self.texts.push(shorten_text(text, MAX_TEXT_CHARS).unwrap_or_else(|| text.to_owned()));
+            self.texts.len() - 1
+        })
+    }
+}
+
+/// Returns a timeline as columns: times are nanoseconds, starts are differences to the slice before.
+///
+/// Slices are numbered through all rows; `parent` and `launch` are such numbers, or -1.
+fn timeline_json(events: &Events, timeline: &Timeline, args_budget: usize) -> Value {
+    let slices = || timeline.rows.iter().flat_map(|row| &row.slices);
+    let numbers: HashMap<usize, usize> = slices().enumerate().map(|(number, slice)| (slice.event, number)).collect();
+    let number = |event: Option<usize>| event.and_then(|event| numbers.get(&event)).map_or(json!(-1), |it| json!(it));
+    let (mut names, mut categories) = (TextTable::default(), TextTable::default());
+    let rows: Vec<_> = timeline
+        .rows
+        .iter()
+        .map(|row| {
+            let listed = || row.slices.iter().filter_map(|slice| Some((slice, events.get(slice.event)?)));
+            let starts: Vec<u64> = listed().map(|(_, event)| event.start().since(timeline.start)).collect();
+            let previous = std::iter::once(&0).chain(&starts);
+            let cells = row.cells.iter().map(|cell| json!([cell.index, cell.count, cell.busy_ns]));
+            json!({
+                "process": shorten_or_same(&row.process),
+                "name": shorten_or_same(&row.name),
+                "device": row.is_device,
+                "tracks": row.tracks,
+                "levels": row.levels,
+                "start": starts.iter().zip(previous).map(|(start, before)| start - before).collect::<Vec<_>>(),
+                "dur": listed().map(|(_, event)| event.duration_ns()).collect::<Vec<_>>(),
+                "text": listed().map(|(_, event)| names.number(event.name())).collect::<Vec<_>>(),
+                "cat": listed().map(|(_, event)| categories.number(event.category())).collect::<Vec<_>>(),
+                "level": listed().map(|(slice, _)| slice.level).collect::<Vec<_>>(),
+                "parent": listed().map(|(slice, _)| number(slice.parent)).collect::<Vec<_>>(),
+                "launch": if row.is_device { listed().map(|(slice, _)| number(slice.launch)).collect::<Vec<_>>() } else { Vec::new() },
+                "cells": cells.collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "span_ns": timeline.span_ns, "cell_ns": timeline.cell_ns, "rows": rows, "names": names.texts,
+        "cats": categories.texts, "args": arguments_json(events, slices().collect(), args_budget),
+    })
+}
+
+fn shorten_or_same(text: &str) -> String {
+    shorten_text(text, MAX_TEXT_CHARS).unwrap_or_else(|| text.to_owned())
+}
+
+/// Returns the arguments of the longest slices, by the slice's number, in at most `budget` bytes.
+fn arguments_json(events: &Events, slices: Vec<&TimelineSlice>, budget: usize) -> Map<String, Value> {
+    let mut longest: Vec<(usize, Event<'_>)> =
+        slices.iter().enumerate().filter_map(|(number, slice)| Some((number, events.get(slice.event)?))).collect();
+    longest.sort_by_key(|(number, event)| (Reverse(event.duration_ns()), *number));
+    let mut found = Map::new();
+    let mut left = budget;
+    for (number, event) in longest {
+        let text = arguments_of(&event);
+        let length = text.as_ref().map_or(0, |args| args.to_string().len() + 10);
+        if length > left {
+            break;
+        }
+        left -= length;
+        found.extend(text.map(|args| (number.to_string(), args)));
+    }
+    found
+}
+
+/// Returns the arguments of an event, short; `None` if it has none.
+fn arguments_of(event: &Event<'_>) -> Option<Value> {
+    const MAX_ARGUMENTS: usize = 24;
+    const MAX_VALUE_CHARS: usize = 160;
+
+    let Ok(Value::Object(members)) = serde_json::from_str(&event.metadata_json()) else { return None };
+    let short = |value: Value| match value {
+        Value::Array(_) | Value::Object(_) => {
+            let text = value.to_string();
+            Value::String(shorten_text(&text, MAX_VALUE_CHARS).unwrap_or(text))
+        }
+        Value::String(text) => Value::String(shorten_text(&text, MAX_VALUE_CHARS).unwrap_or(text)),
+        value => value,
+    };
+    let members: Map<_, _> =
+        members.into_iter().take(MAX_ARGUMENTS).map(|(key, value)| (shorten_or_same(&key), short(value))).collect();
+    (!members.is_empty()).then_some(Value::Object(members))
+}
+
+fn utilization_json(found: &Utilization) -> Value {
+    let device = found.device.as_ref().map(|device| match device {
+        TrackId::Id(id) => json!(id),
+        TrackId::Name(name) => json!(name),
+    });
+    json!({
+        "device": device,
+        "bucket_ns": found.bucket_ns,
+        "compute": found.buckets.iter().map(|bucket| bucket.compute_ns).collect::<Vec<_>>(),
+        "comm": found.buckets.iter().map(|bucket| bucket.exposed_communication_ns).collect::<Vec<_>>(),
+        "memory": found.buckets.iter().map(|bucket| bucket.memory_ns).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns a series; times are nanoseconds since the start of the first slice, and may be negative.
+fn series_json(events: &Events, series: &CounterSeries) -> Value {
+    let start = i128::from(events.slice_range().start.as_nanos());
+    let at = |ns: u64| i64::try_from(i128::from(ns) - start).unwrap_or(i64::MAX);
+    let points = series.points.iter().map(|point| json!([at(point.at.as_nanos()), point.min, point.max, point.last]));
+    json!({ "name": series.name, "series": series.series, "track": series.track, "points": points.collect::<Vec<_>>() })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
+fn ns_to_micros(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}

@@ -1,0 +1,124 @@
+//! `kineto report`: writes a page about traces that needs no network and no other file.
+
+mod data;
+mod page;
+
+use crate::trace_file::{EventSelection, trace_files};
+use crate::{print_error, print_text};
+use std::fs::{self, File};
+use std::io::{self, Error, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Writes a page (HTML) about where the time of traces went, to read in a browser and to send to others.
+///
+/// The page has the figures of `kineto summary --json`, charts, tables and a timeline that zooms. It is one file of at most 2 MB,
+/// loads nothing from a network, and prints. If a trace is large, the timeline lists its longest slices and counts the others.
+///
+/// Exit status: 0 if the page was written; 1 if not, or if a trace could not be read; 2 for wrong arguments.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    kineto report app.pt.trace.json.gz\n  \
+    kineto report app.pt.trace.json.gz --step 7 -o step7.html\n  \
+    kineto report traces/rank*.json.gz -o ranks.html")]
+pub(crate) struct ReportArguments {
+    /// The trace files, or folders of them; `-` is the standard input.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// The file to write; by default the trace's name with `.html`, for several traces `report.html`.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    part: EventSelection,
+}
+
+/// Writes the page, and prints its path and size.
+pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
+    /// The size of the data in a page; its template is about 60 kB.
+    const MAX_DATA_BYTES: usize = 1_800_000;
+
+    let traces: Vec<_> = arguments.traces.iter().flat_map(|path| trace_files(path)).collect();
+    let output = arguments.output.clone().unwrap_or_else(|| default_output(&traces));
+    if let Err(error) = check_output(&output, &traces) {
+        return print_error(&format_args!("cannot write {}: {error}", output.display()));
+    }
+    let mut status = ExitCode::SUCCESS;
+    let mut sections = Vec::new();
+    for path in &traces {
+        match arguments.part.read_events(path) {
+            Ok(events) => {
+                let budget = MAX_DATA_BYTES / traces.len();
+                sections.push(data::trace_data(path, &events, &arguments.part.description(), budget));
+            }
+            Err(error) => status = print_error(&error),
+        }
+    }
+    if sections.is_empty() {
+        return status;
+    }
+    let title = match traces.as_slice() {
+        [only] => data::file_name(only),
+        all => format!("{} traces", all.len()),
+    };
+    let page = page::render_page(&title, &data::report_data(&sections));
+    match write_file(&output, &page) {
+        Ok(()) => print_text(&format!("{}: {}\n", output.display(), format_size(page.len()))),
+        Err(error) => status = print_error(&format_args!("cannot write {}: {error}", output.display())),
+    }
+    status
+}
+
+/// Returns the trace's path with `.html` for its extensions; for several traces, `report.html`.
+fn default_output(traces: &[PathBuf]) -> PathBuf {
+    const EXTENSIONS: [&str; 6] = [".gz", ".json", ".trace", ".pt", ".pftrace", ".perfetto-trace"];
+
+    match traces {
+        [only] if only.as_os_str() != "-" => {
+            let name = data::file_name(only);
+            let mut stem = name.as_str();
+            while let Some(shorter) = EXTENSIONS.into_iter().find_map(|end| stem.strip_suffix(end)) {
+                stem = shorter;
+            }
+            only.with_file_name(format!("{}.html", if stem.is_empty() { "report" } else { stem }))
+        }
+        _ => PathBuf::from("report.html"),
+    }
+}
+
+/// Fails if the output is a trace, or any other existing file that is not a page.
+fn check_output(output: &Path, traces: &[PathBuf]) -> io::Result<()> {
+    let other = |why: &str| Error::new(ErrorKind::AlreadyExists, format!("{why}; name another file with --output"));
+    let mut start = Vec::new();
+    match File::open(output) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(file) if !file.metadata()?.is_file() => return Err(other("it is not a file")),
+        Ok(file) => file.take(page::DOCTYPE.len() as u64).read_to_end(&mut start)?,
+    };
+    let real_path = |path: &Path| fs::canonicalize(path).ok();
+    if traces.iter().any(|trace| real_path(trace).is_some() && real_path(trace) == real_path(output)) {
+        return Err(other("it is the trace"));
+    }
+    if start.eq_ignore_ascii_case(page::DOCTYPE.as_bytes()) || start.is_empty() {
+        return Ok(());
+    }
+    Err(other("the file exists and is not a page"))
+}
+
+/// Writes a file that appears under its name only when it is complete.
+fn write_file(output: &Path, page: &str) -> io::Result<()> {
+    let name = data::file_name(output);
+    let partial = output.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+    let written = fs::write(&partial, page).and_then(|()| fs::rename(&partial, output));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
+fn format_size(bytes: usize) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        _ => format!("{}.{:02} MB", bytes / 1_000_000, bytes % 1_000_000 / 10_000),
+    }
+}

@@ -1,0 +1,74 @@
+// Builds the page of its data.
+
+const SECTIONS = [["findings", "What to do"], ["time", "Time"], ["steps", "Steps"], ["utilization", "Utilization"], ["timeline", "Timeline"], ["operations", "Operators"], ["kernels", "Kernels"], ["gaps", "Gaps"], ["path", "Critical path"], ["launches", "Launches"], ["memory", "Memory"], ["counters", "Counters"], ["content", "Content"]];
+
+function about(trace) {
+  const { load, temporal } = trace.summary;
+  const facts = [load.rank === null ? null : `rank ${load.rank}`, load.devices ? plural(load.devices, "device") : "no device work", load.streams ? plural(load.streams, "stream") : null, `${bytes(load.json_bytes)} of trace`, trace.rest.part ? `part: ${trace.rest.part}` : null];
+  const answer = temporal ? `${load.devices === 1 ? "The device was" : "The devices were"} busy ${(temporal.busy_pct ?? 0).toFixed(1)} % of ${time(temporal.window)}.` : `The trace covers ${time(load.span)} of host time.`;
+  return make("p", { class: "about" }, make("span", null, answer), facts.filter(Boolean).map((fact) => make("span", null, fact)));
+}
+
+function sectionOf(trace, index, heading) {
+  const id = `t${index}`;
+  const timeline = new Timeline(trace.timeline);
+  trace.chart = timeline;
+  const title = make(heading, { class: "name", id: `${id}-top` }, trace.rest.file);
+  return make("article", { class: "trace", "aria-labelledby": `${id}-top` }, title, about(trace), lossesOf(trace), tilesOf(trace), findingsOf(trace, id), breakdownOf(trace, id), stepsOf(trace, id, timeline), utilizationOf(trace, id), timelineOf(trace, id, timeline),
+    operationsOf(trace, id), kernelsOf(trace, id), gapsOf(trace, id, timeline), pathOf(trace, id), launchesOf(trace, id), annotationsOf(trace, id), memoryOf(trace, id), countersOf(trace, id), contentOf(trace, id));
+}
+
+function ranksOf(traces) {
+  const longest = traces.reduce((worst, trace) => (trace.summary.load.span > worst.summary.load.span ? trace : worst));
+  const share = (title, key) => ({ title, csv: `${key}_us`, numeric: true, value: (row) => row.summary.temporal?.[key] ?? NaN, show: (row) => (row.summary.temporal ? percent(row.summary.temporal[key], row.summary.temporal.window) : "–") });
+  const columns = [
+    { title: "trace", name: true, value: (row) => row.rest.file, show: (row) => make("span", null, make("a", { href: `#t${row.index}-top` }, row.rest.file), row === longest ? make("span", { class: "tag" }, "longest") : null) },
+    { title: "rank", numeric: true, value: (row) => row.summary.load.rank ?? NaN, show: (row) => row.summary.load.rank ?? "–" },
+    { title: "bar", bar: true, value: () => "", show: (row) => meter(row.summary.load.span, longest.summary.load.span) },
+    { title: "span", csv: "span_us", numeric: true, value: (row) => row.summary.load.span, show: (row) => time(row.summary.load.span) },
+    share("busy", "busy"), share("compute", "compute"), share("exposed communication", "exposed_comm"), share("idle", "idle"),
+  ];
+  return card("ranks", "Traces", null, table(`${plural(traces.length, "trace")} side by side`, columns, traces, { sortable: true, csv: "traces", mark: (row) => row === longest }));
+}
+
+function setTheme(theme, charts) {
+  document.documentElement.dataset.theme = theme;
+  const button = document.getElementById("theme");
+  button.textContent = theme === "dark" ? "Light" : "Dark";
+  button.setAttribute("aria-label", `Switch to ${theme === "dark" ? "light" : "dark"} colors`);
+  charts.forEach((chart) => chart.paint());
+}
+
+// Prints in light colors, with the timeline in full height.
+function preparePrinting(charts) {
+  let theme = null;
+  window.addEventListener("beforeprint", () => {
+    theme = document.documentElement.dataset.theme;
+    charts.forEach((chart) => { chart.isPrinting = true; });
+    setTheme("light", charts);
+  });
+  window.addEventListener("afterprint", () => {
+    charts.forEach((chart) => { chart.isPrinting = false; });
+    setTheme(theme ?? "light", charts);
+  });
+}
+
+function start() {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const { traces } = data;
+  traces.forEach((trace, index) => { trace.index = index; });
+  const content = document.getElementById("content");
+  if (traces.length > 1) content.append(make("h1", null, plural(traces.length, "trace")), ranksOf(traces));
+  traces.forEach((trace, index) => content.append(sectionOf(trace, index, "h1")));
+  const links = SECTIONS.filter(([id]) => document.getElementById(`t0-${id}`));
+  if (traces.length === 1) document.getElementById("sections").append(...links.map(([id, text]) => make("a", { href: `#t0-${id}` }, text)));
+  document.getElementById("footer").append(make("p", null, `Made by kineto ${data.version}. Times are measured, to the nanosecond. This page is one file and loads nothing from a network.`));
+  const charts = traces.map((trace) => trace.chart);
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  setTheme(dark.matches ? "dark" : "light", charts);
+  dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light", charts));
+  document.getElementById("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", charts));
+  preparePrinting(charts);
+}
+
+start();
