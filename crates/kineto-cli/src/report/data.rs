@@ -1,15 +1,23 @@
 //! The data of a page: figures of the summary, the timeline as columns, and series, as JSON of limited size.
 
+use super::page::escape_json;
 use kineto_trace::analysis::summary::{CounterSeries, Utilization};
-use kineto_trace::analysis::timeline::{Timeline, TimelineLimits, TimelineSlice};
+use kineto_trace::analysis::timeline::{Timeline, TimelineLimits};
 use kineto_trace::analysis::{Event, Events, Summary, TrackId};
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Names and other texts are cut to this many characters.
+/// Names and other texts outside of the summary are cut to this many characters.
 const MAX_TEXT_CHARS: usize = 300;
+
+/// The sizes of long texts and lists in a page.
+#[derive(Clone, Copy)]
+struct Cuts {
+    chars: usize,
+    rows: usize,
+}
 
 /// Returns the data of a page from those of its traces.
 pub(super) fn report_data(traces: &[String]) -> String {
@@ -30,7 +38,6 @@ pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize
     const MAX_SERIES: usize = 60;
 
     let summary = events.summary();
-    let max_rows = (budget / 2000).clamp(20, 1000);
     let utilization = events.utilization(MAX_BUCKETS);
     let series = |series: Vec<CounterSeries>| {
         series.iter().take(MAX_SERIES).map(|series| series_json(events, series)).collect::<Vec<_>>()
@@ -48,59 +55,73 @@ pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize
         "counters": series(events.counter_series(points)),
         "memory": series(events.memory_series(points)),
     });
-    shorten_value(&mut rest, max_rows);
-    let rest = rest.to_string();
-    let (figures, cut) = summary_text(&summary, max_rows);
-    let mut limits = TimelineLimits::default();
+    shorten_value(&mut rest, Cuts { chars: MAX_TEXT_CHARS, rows: 1000 });
+    // Sizes are those of escaped texts: names of C++ have many `<`.
+    let rest = escape_json(&rest.to_string());
+    let (figures, cut) = summary_text(&summary, budget / 3);
     let left = budget.saturating_sub(figures.len() + rest.len());
-    limits.slices = limits.slices.min(left / 60);
+    let (timeline, args) = timeline_texts(events, left);
+    format!(r#"{{"summary":{figures},"cut":{cut},"timeline":{timeline},"args":{args},"rest":{rest}}}"#)
+}
+
+/// Returns the timeline and the arguments of its slices as JSON of at most about `budget` bytes.
+fn timeline_texts(events: &Events, budget: usize) -> (String, String) {
+    const MIN_SLICES: usize = 50;
+
+    let mut limits = TimelineLimits::default();
     loop {
-        let timeline = timeline_json(events, &events.timeline(limits), left / 4).to_string();
-        if timeline.len() <= left || limits.slices < 50 {
-            return format!(r#"{{"summary":{figures},"cut":{cut},"timeline":{timeline},"rest":{rest}}}"#);
+        let timeline = events.timeline(limits);
+        let text = escape_json(&timeline_json(events, &timeline).to_string());
+        if text.len() <= budget / 4 * 3 || limits.slices < MIN_SLICES {
+            return (
+                text.clone(),
+                arguments_text(events, &timeline, budget.saturating_sub(text.len()).min(budget / 3)),
+            );
         }
-        let slices = limits.slices as u64 * left as u64 / timeline.len() as u64 * 9 / 10;
-        limits.slices = usize::try_from(slices).unwrap_or(0);
-        limits.cells /= 2;
+        let slices = limits.slices.saturating_mul(budget / 4 * 3) / text.len() / 10 * 9;
+        limits.slices = slices.min(limits.slices / 10 * 9);
+        limits.cells = limits.cells / 4 * 3;
     }
 }
 
-/// Returns the summary as JSON, and whether long texts and lists were cut.
-fn summary_text(summary: &Summary, max_rows: usize) -> (String, bool) {
-    let text = summary.to_json();
+/// Returns the summary as JSON of at most about `budget` bytes, and whether texts and lists were cut for that.
+fn summary_text(summary: &Summary, budget: usize) -> (String, bool) {
+    let text = escape_json(&summary.to_json());
+    if text.len() <= budget {
+        // Not parsed, so figures are the same to the last digit.
+        return (text, false);
+    }
     let mut value = serde_json::from_str(&text).unwrap_or_default();
-    // Figures of an uncut summary are the same to the last digit.
-    if shorten_value(&mut value, max_rows) { (value.to_string(), true) } else { (text, false) }
+    for cuts in [(2000, 1000), (300, 1000), (300, 100), (60, 20)].map(|(chars, rows)| Cuts { chars, rows }) {
+        shorten_value(&mut value, cuts);
+        let text = escape_json(&value.to_string());
+        if text.len() <= budget {
+            return (text, true);
+        }
+    }
+    (escape_json(&value.to_string()), true)
 }
 
-/// Cuts long texts, keys and lists; returns whether any was cut.
-fn shorten_value(value: &mut Value, max_rows: usize) -> bool {
+/// Cuts long texts, keys and lists.
+fn shorten_value(value: &mut Value, cuts: Cuts) {
     match value {
-        Value::String(text) => match shorten_text(text, MAX_TEXT_CHARS) {
-            Some(shorter) => {
+        Value::String(text) => {
+            if let Some(shorter) = shorten_text(text, cuts.chars) {
                 *text = shorter;
-                true
             }
-            None => false,
-        },
+        }
         Value::Array(list) => {
-            let is_cut = list.len() > max_rows;
-            list.truncate(max_rows);
-            list.iter_mut().fold(is_cut, |is_cut, value| shorten_value(value, max_rows) | is_cut)
+            list.truncate(cuts.rows);
+            list.iter_mut().for_each(|value| shorten_value(value, cuts));
         }
         Value::Object(members) => {
-            let long: Vec<String> =
-                members.keys().filter(|key| shorten_text(key, MAX_TEXT_CHARS).is_some()).cloned().collect();
-            for key in &long {
-                let value = members.remove(key).unwrap_or_default();
-                members.insert(shorten_text(key, MAX_TEXT_CHARS).unwrap_or_default(), value);
-            }
-            let more: Vec<String> = members.keys().skip(max_rows).cloned().collect();
-            more.iter().for_each(|key| drop(members.remove(key)));
-            let is_cut = !long.is_empty() || !more.is_empty();
-            members.values_mut().fold(is_cut, |is_cut, value| shorten_value(value, max_rows) | is_cut)
+            let short = std::mem::take(members).into_iter().take(cuts.rows).map(|(key, mut value)| {
+                shorten_value(&mut value, cuts);
+                (shorten_text(&key, cuts.chars).unwrap_or(key), value)
+            });
+            members.extend(short);
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -129,7 +150,7 @@ impl<'e> TextTable<'e> {
 /// Returns a timeline as columns: times are nanoseconds, starts are differences to the slice before.
 ///
 /// Slices are numbered through all rows; `parent` and `launch` are such numbers, or -1.
-fn timeline_json(events: &Events, timeline: &Timeline, args_budget: usize) -> Value {
+fn timeline_json(events: &Events, timeline: &Timeline) -> Value {
     let slices = || timeline.rows.iter().flat_map(|row| &row.slices);
     let numbers: HashMap<usize, usize> = slices().enumerate().map(|(number, slice)| (slice.event, number)).collect();
     let number = |event: Option<usize>| event.and_then(|event| numbers.get(&event)).map_or(json!(-1), |it| json!(it));
@@ -161,7 +182,7 @@ fn timeline_json(events: &Events, timeline: &Timeline, args_budget: usize) -> Va
         .collect();
     json!({
         "span_ns": timeline.span_ns, "cell_ns": timeline.cell_ns, "rows": rows, "names": names.texts,
-        "cats": categories.texts, "args": arguments_json(events, slices().collect(), args_budget),
+        "cats": categories.texts,
     })
 }
 
@@ -169,23 +190,23 @@ fn shorten_or_same(text: &str) -> String {
     shorten_text(text, MAX_TEXT_CHARS).unwrap_or_else(|| text.to_owned())
 }
 
-/// Returns the arguments of the longest slices, by the slice's number, in at most `budget` bytes.
-fn arguments_json(events: &Events, slices: Vec<&TimelineSlice>, budget: usize) -> Map<String, Value> {
+/// Returns the arguments of the longest slices, by the slice's number, as JSON of at most about `budget` bytes.
+fn arguments_text(events: &Events, timeline: &Timeline, budget: usize) -> String {
+    let slices = timeline.rows.iter().flat_map(|row| &row.slices).enumerate();
     let mut longest: Vec<(usize, Event<'_>)> =
-        slices.iter().enumerate().filter_map(|(number, slice)| Some((number, events.get(slice.event)?))).collect();
+        slices.filter_map(|(number, slice)| Some((number, events.get(slice.event)?))).collect();
     longest.sort_by_key(|(number, event)| (Reverse(event.duration_ns()), *number));
-    let mut found = Map::new();
-    let mut left = budget;
+    let mut text = String::from("{");
     for (number, event) in longest {
-        let text = arguments_of(&event);
-        let length = text.as_ref().map_or(0, |args| args.to_string().len() + 10);
-        if length > left {
+        let Some(args) = arguments_of(&event) else { continue };
+        let separator = if text.len() > 1 { "," } else { "" };
+        let member = escape_json(&format!("{separator}\"{number}\":{args}"));
+        if text.len() + member.len() > budget {
             break;
         }
-        left -= length;
-        found.extend(text.map(|args| (number.to_string(), args)));
+        text += &member;
     }
-    found
+    text + "}"
 }
 
 /// Returns the arguments of an event, short; `None` if it has none.

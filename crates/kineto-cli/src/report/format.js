@@ -20,7 +20,7 @@ function fill(element, attributes, children) {
     else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? "" : String(value));
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined) continue;
     element.append(child instanceof Node ? child : clean(child));
   }
@@ -42,6 +42,11 @@ function time(us) {
   if (size >= 1e3) return `${digits(us / 1e3)} ms`;
   if (size >= 1 || size === 0) return `${digits(us)} µs`;
   return `${Math.round(us * 1e3)} ns`;
+}
+
+// Formats nanoseconds, all digits of them, in microseconds.
+function exact(ns) {
+  return `${(Math.round(ns) / 1e3).toLocaleString("en-US", { minimumFractionDigits: 3 })} µs`;
 }
 
 function digits(value) {
@@ -78,14 +83,14 @@ function number(value) {
   return Math.abs(value) >= 1e9 ? value.toExponential(3) : digits(value);
 }
 
-// Returns a table. Columns: { title, value(row), show(row) or value, numeric, className, bar }. The first column heads its row.
+// Returns a table. Columns: { title, value(row), show(row) or value, numeric, name, bar, action }. The first column heads its row.
 function table(caption, columns, rows, options = {}) {
   const body = make("tbody");
   const element = make("table", { class: options.class }, make("caption", null, caption));
   const head = make("tr");
   const cell = (column, row, index) => {
     const shown = column.show ? column.show(row) : column.value(row);
-    const kind = [column.numeric ? "n" : "", column.name ? "name" : "", column.bar ? "bar" : ""].join(" ").trim();
+    const kind = [column.numeric ? "n" : "", column.name ? "name" : "", column.action ? "action" : "", column.bar ? "bar" : ""].join(" ").trim();
     const content = column.name && !(shown instanceof Node) ? make("code", null, shown) : shown;
     return index === 0 ? make("th", { scope: "row", class: kind || null }, content) : make("td", { class: kind || null }, content);
   };
@@ -101,8 +106,9 @@ function table(caption, columns, rows, options = {}) {
   };
   columns.forEach((column) => {
     const header = make("th", { scope: "col", class: column.numeric ? "n" : null });
-    if (options.sortable && !column.bar) header.append(make("button", { type: "button", onclick: () => sortBy(column, header) }, column.title));
-    else header.append(column.bar ? make("span", { class: "sr" }, column.title) : column.title);
+    const isShownOnly = column.bar || column.action;
+    if (options.sortable && !isShownOnly) header.append(make("button", { type: "button", onclick: () => sortBy(column, header) }, column.title));
+    else header.append(isShownOnly ? make("span", { class: "sr" }, column.title) : column.title);
     head.append(header);
   });
   fillBody(rows);
@@ -119,7 +125,7 @@ function csvButton(name, caption, columns, rows) {
     const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
     return /[",\r\n]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
   };
-  const shown = columns.filter((column) => !column.bar);
+  const shown = columns.filter((column) => !column.bar && !column.action);
   const lines = () => [shown.map((column) => quote(column.csv ?? column.title)), ...rows.map((row) => shown.map((column) => quote(column.value(row))))];
   const status = make("span", { role: "status", class: "hint" });
   const copy = async () => {

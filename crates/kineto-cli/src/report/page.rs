@@ -39,7 +39,7 @@ fn random_nonce() -> String {
 }
 
 /// Returns JSON that neither ends the element around it nor begins a comment in it.
-fn escape_json(json: &str) -> String {
+pub(super) fn escape_json(json: &str) -> String {
     json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 

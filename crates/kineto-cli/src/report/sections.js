@@ -30,8 +30,13 @@ function findingsOf(trace, id) {
   const { findings } = trace.rest;
   if (!findings.length) return card(`${id}-findings`, "What to do next", null, make("p", null, "No problem was found."));
   const gain = (finding) => (finding.gain > 0 ? make("span", { class: "gain" }, `worth up to ${time(finding.gain)}`) : make("span"));
-  const items = findings.map((finding) => make("li", null, make("div", null, make("strong", null, finding.title), make("p", null, finding.evidence)), gain(finding)));
+  const items = findings.map((finding) => make("li", null, make("div", null, make("strong", null, quoted(finding.title)), make("p", null, quoted(finding.evidence))), gain(finding)));
   return card(`${id}-findings`, "What to do next", "The largest problems first, each with the most that a fix can gain.", make("ol", { class: "findings" }, items));
+}
+
+// Sets names between backticks as code.
+function quoted(text) {
+  return text.split("`").map((part, index) => (index % 2 ? make("code", null, part) : part));
 }
 
 // Returns a stacked bar and its table. Parts: [class, title, microseconds, explanation].
@@ -92,7 +97,7 @@ function stepsOf(trace, id, timeline) {
     has && { title: "device busy", csv: "device_busy_us", numeric: true, value: (row) => row.device_busy_in_window, show: (row) => percent(row.device_busy_in_window, row.dur) },
     has && { title: "device work", csv: "device_events", numeric: true, value: (row) => row.device_events, show: (row) => count(row.device_events) },
     has && { title: "with its device work", csv: "with_device_us", numeric: true, value: (row) => row.end_with_device, show: (row) => time(row.end_with_device) },
-    { title: "timeline", bar: true, value: () => "", show: (row) => jump(timeline, row.start, row.dur, `step ${row.n}`) },
+    { title: "timeline", action: true, value: () => "", show: (row) => jump(timeline, row.start, row.dur, `step ${row.n}`) },
   ].filter(Boolean);
   const listed = make("div", null, table("Steps", columns, steps, { sortable: true, csv: "steps", mark: (row) => row === slowest && steps.length > 1 }));
   const many = steps.length > 12;
@@ -244,7 +249,7 @@ function gapsOf(trace, id, timeline) {
     { title: "before", name: true, value: (row) => row.after },
     { title: "the host was in", name: true, value: (row) => row.host?.name ?? "unknown", show: (row) => (row.host ? `${row.host.name} (${time(row.host.self_in_gap)})` : "unknown") },
     { title: "next launch", csv: "launch_us", numeric: true, value: (row) => row.launch_start ?? NaN, show: (row) => (row.launch_start === null ? "unknown" : `${time(row.launch_start - row.start)} into the gap`) },
-    { title: "timeline", bar: true, value: () => "", show: (row) => jump(timeline, row.start, row.dur, `the gap of ${time(row.dur)}`) },
+    { title: "timeline", action: true, value: () => "", show: (row) => jump(timeline, row.start, row.dur, `the gap of ${time(row.dur)}`) },
   ];
   const cause = (key, title) => ({ title, csv: `${key}_us`, numeric: true, value: (row) => row[key], show: (row) => time(row[key]) });
   const streams = [

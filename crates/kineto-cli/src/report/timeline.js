@@ -17,10 +17,10 @@ const DARK = {
 const COMMUNICATION = /^(nccl|rccl|oneccl|hccl|msccl|nvshmem)|nccldevkernel|ncclkernel/i;
 
 class Timeline {
-  constructor(data) {
+  constructor(data, args) {
     this.names = data.names;
     this.cats = data.cats;
-    this.args = data.args;
+    this.args = args;
     this.span = Math.max(1, data.span_ns);
     this.cell = data.cell_ns;
     this.decode(data.rows);
@@ -177,7 +177,7 @@ class Timeline {
   }
 
   get width() {
-    return Math.max(10, this.element.clientWidth - GUTTER - 2);
+    return Math.max(10, this.scroller.clientWidth - GUTTER);
   }
 
   timeAt(x) {
@@ -193,7 +193,7 @@ class Timeline {
     const first = Math.min(Math.max(0, start), this.span - length);
     this.view = [first, first + length];
     this.draw();
-    this.status.textContent = length < this.span ? `${time(first / 1e3)} to ${time((first + length) / 1e3)}` : "";
+    this.status.textContent = length < this.span ? `${time(length / 1e3)}, from ${exact(first)}` : "";
   }
 
   zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
@@ -269,11 +269,11 @@ class Timeline {
       return;
     }
     const go = (other) => make("button", { type: "button", onclick: () => this.select(other, true) }, `${this.name(other)} (${time(this.dur[other] / 1e3)})`);
-    const rows = [["track", this.track(slice)], ["category", this.cats[this.cat[slice]]], ["start", time(this.start[slice] / 1e3)], ["duration", time(this.dur[slice] / 1e3)]];
+    const rows = [["track", this.track(slice)], ["category", this.cats[this.cat[slice]]], ["start", exact(this.start[slice])], ["duration", exact(this.dur[slice])]];
     if (this.parent[slice] >= 0) rows.push(["inside", go(this.parent[slice])]);
     if (this.launch[slice] >= 0) {
       const launch = this.launch[slice];
-      rows.push(["launched by", go(launch)], ["after its launch", time((this.start[slice] - this.start[launch]) / 1e3)]);
+      rows.push(["launched by", go(launch)], ["after its launch", exact(this.start[slice] - this.start[launch])]);
     }
     const launched = this.launched.get(slice) ?? [];
     launched.slice(0, 4).forEach((work) => rows.push(["launched", go(work)]));
@@ -326,7 +326,8 @@ class Timeline {
   }
 
   paint() {
-    const width = this.element.clientWidth - 2;
+    // Without the scroll bar, which the axis lacks.
+    const width = this.scroller.clientWidth;
     if (width <= 0) return;
     const room = this.isPrinting ? 1600 : 520;
     const height = Math.max(60, Math.min(this.height, room));
@@ -351,6 +352,7 @@ class Timeline {
     const ratio = window.devicePixelRatio || 1;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
+    canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
     const pen = canvas.getContext("2d");
     pen.scale(ratio, ratio);
@@ -372,8 +374,16 @@ class Timeline {
     for (let at = Math.ceil(start / this.tick) * this.tick; at <= end; at += this.tick) {
       const x = this.xOf(at);
       pen.fillRect(x, AXIS - 6, 1, 6);
-      if (x < width - 60) pen.fillText(at === 0 ? "0" : time(at / 1e3), x + 4, AXIS / 2);
+      if (x < width - 60) pen.fillText(this.tickText(at), x + 4, AXIS / 2);
     }
+  }
+
+  // Formats a time of the axis with the digits in which its ticks differ.
+  tickText(at) {
+    if (at === 0) return "0";
+    const [unit, name] = at >= 1e9 ? [1e9, "s"] : at >= 1e6 ? [1e6, "ms"] : at >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+    const decimals = Math.max(0, Math.ceil(-Math.log10(this.tick / unit) - 1e-9));
+    return `${(at / unit).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })} ${name}`;
   }
 
   paintRow(pen, row, top, width, palette, color) {
@@ -418,15 +428,15 @@ class Timeline {
   }
 
   paintSlice(pen, slice, top, width, palette, color, drawn) {
-    const left = this.xOf(this.start[slice]);
-    const exact = this.xOf(this.start[slice] + this.dur[slice]);
+    const left = Math.round(this.xOf(this.start[slice]));
+    const exact = Math.round(this.xOf(this.start[slice] + this.dur[slice]));
     if (exact < GUTTER || left > width) return;
     const level = this.level[slice];
     // Slices that share a pixel with the one before them are already visible.
     const isChosen = slice === this.selected;
-    if (exact < (drawn.get(level) ?? -1) && !isChosen) return;
-    const right = Math.max(exact - 0.5, left + 1);
-    drawn.set(level, right);
+    if (exact <= (drawn.get(level) ?? -1) && !isChosen) return;
+    const right = exact - left > 4 ? exact - 0.5 : Math.max(exact, left + 1);
+    drawn.set(level, Math.ceil(right));
     const y = top + 4 + level * LEVEL;
     const kind = this.kind[slice];
     const text = this.text[slice];

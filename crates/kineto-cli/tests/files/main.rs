@@ -6,6 +6,7 @@ mod check;
 mod convert;
 mod path;
 mod repair;
+mod report;
 mod summary;
 mod validate;
 mod view;

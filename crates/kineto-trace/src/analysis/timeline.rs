@@ -13,7 +13,7 @@ pub struct TimelineLimits {
     pub slices: usize,
     /// The maximum number of tracks that are listed one by one; the others share a row. Default: 100.
     pub tracks: usize,
-    /// The maximum number of levels of a row. Default: 24.
+    /// The maximum number of levels of a row. Default: 64.
     pub levels: u32,
     /// The maximum number of density cells of all rows. Default: 24,000.
     pub cells: usize,
@@ -21,7 +21,7 @@ pub struct TimelineLimits {
 
 impl Default for TimelineLimits {
     fn default() -> TimelineLimits {
-        TimelineLimits { slices: 16_000, tracks: 100, levels: 24, cells: 24_000 }
+        TimelineLimits { slices: 16_000, tracks: 100, levels: 64, cells: 24_000 }
     }
 }
 
@@ -53,7 +53,7 @@ pub struct Timeline {
     pub span_ns: u64,
     /// The length of a density cell, in nanoseconds.
     pub cell_ns: u64,
-    /// Threads of the host, then streams of devices.
+    /// Streams of devices, then threads of the host.
     pub rows: Vec<TimelineRow>,
 }
 
@@ -196,16 +196,16 @@ impl<'e> TimelineBuilder<'e> {
         tracks
     }
 
-    /// Returns the tracks with a row of their own: the busiest, hosts first, then by process and name.
+    /// Returns the tracks with a row of their own: the busiest, devices first, then by process and name.
     fn choose_tracks(&self, tracks: &[Track]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..tracks.len()).collect();
         order.retain(|index| tracks.get(*index).is_some_and(|track| !track.slices.is_empty()));
         let busy = |index: &usize| tracks.get(*index).map_or(0, |track| track.busy_ns);
         order.sort_by_key(|index| (Reverse(busy(index)), *index));
         order.truncate(self.limits.tracks);
-        let is_device = |index: &usize| tracks.get(*index).is_some_and(|track| track.is_device);
+        let is_host = |index: &usize| tracks.get(*index).is_some_and(|track| !track.is_device);
         let place = |index: &usize| self.events.tracks().get(*index).map(|track| (&track.process, &track.thread));
-        order.sort_by(|a, b| (is_device(a), place(a)).cmp(&(is_device(b), place(b))));
+        order.sort_by(|a, b| (is_host(a), place(a)).cmp(&(is_host(b), place(b))));
         order
     }
 
@@ -344,7 +344,7 @@ mod tests {
         ]"#;
         let events = Events::from_reader(trace.as_slice()).unwrap();
         let timeline = events.timeline(TimelineLimits::default());
-        let [host, device] = timeline.rows.as_slice() else { panic!("{timeline:?}") };
+        let [device, host] = timeline.rows.as_slice() else { panic!("{timeline:?}") };
         assert_eq!((timeline.span_ns, host.is_device, device.is_device, host.levels), (15_000, false, true, 2));
         let names = |index: Option<usize>| index.and_then(|index| events.get(index)).map(|event| event.name());
         assert_eq!((host.slices[1].level, names(host.slices[1].parent)), (1, Some("train")));

@@ -1,0 +1,161 @@
+//! Tests of `kineto report`: the page's data, its size, and hostile traces.
+
+use super::{TRACE, run, traces};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// Writes a page about a trace, which must succeed; returns it.
+fn page(trace: &Path, arguments: &[&str]) -> String {
+    let output = trace.with_extension("page.html");
+    let paths = [trace.to_str().unwrap(), "-o", output.to_str().unwrap()];
+    let (out, errors, status) = run(&[&["report"], paths.as_slice(), arguments].concat());
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    assert!(out.starts_with(&format!("{}: ", output.display())) && out.lines().count() == 1, "{out}");
+    fs::read_to_string(&output).unwrap()
+}
+
+/// Returns the text of the page's data.
+fn data_text(page: &str) -> &str {
+    let (_, rest) = page.split_once(r#"<script type="application/json" id="data">"#).unwrap();
+    rest.split_once("</script>").unwrap().0
+}
+
+fn data(page: &str) -> Value {
+    serde_json::from_str(data_text(page)).unwrap()
+}
+
+/// Returns how many slices of the first trace are listed, and how many are merged.
+fn slice_counts(data: &Value) -> (u64, u64) {
+    let rows = data["traces"][0]["timeline"]["rows"].as_array().unwrap();
+    let listed = rows.iter().map(|row| row["start"].as_array().unwrap().len() as u64).sum();
+    let cells = rows.iter().flat_map(|row| row["cells"].as_array().unwrap());
+    (listed, cells.map(|cell| cell[1].as_u64().unwrap()).sum())
+}
+
+#[test]
+fn page_has_the_figures_of_json() {
+    let (_folder, whole, _) = traces();
+    let page = page(&whole, &[]);
+    let (json, _, _) = run(&["summary", "--json", whole.to_str().unwrap()]);
+    assert!(data_text(&page).contains(&format!(r#""summary":{},"cut":false"#, json.trim_end())), "{page}");
+    let data = data(&page);
+    let trace = &data["traces"][0];
+    let busy: u64 = ["compute", "comm", "memory"]
+        .iter()
+        .flat_map(|part| trace["rest"]["utilization"][0][part].as_array().unwrap())
+        .map(|ns| ns.as_u64().unwrap())
+        .sum();
+    assert_eq!(busy, 10_000);
+    assert_eq!((slice_counts(&data), &trace["rest"]["file"]), ((3, 0), &json!("whole.json")));
+    // The kernel is the first slice of all rows; its launch follows on the host's.
+    let rows = trace["timeline"]["rows"].as_array().unwrap();
+    let launch = usize::try_from(rows[0]["launch"][0].as_i64().unwrap()).unwrap();
+    let name = rows[1]["text"][launch - 1].as_u64().unwrap();
+    assert_eq!(trace["timeline"]["names"][usize::try_from(name).unwrap()], "cudaLaunchKernel");
+    assert_eq!(trace["args"]["0"]["correlation"], 1);
+}
+
+#[test]
+fn page_allows_no_network_and_only_its_own_script() {
+    let (_folder, whole, _) = traces();
+    let page = page(&whole, &[]);
+    let policy = page.split_once("Content-Security-Policy\" content=\"").unwrap().1.split_once('"').unwrap().0;
+    let nonce = policy.split_once("script-src 'nonce-").unwrap().1.split_once('\'').unwrap().0;
+    assert!(policy.starts_with("default-src 'none';") && nonce.len() == 32, "{policy}");
+    assert_eq!(page.matches(&format!("<script nonce=\"{nonce}\">")).count(), 1);
+    assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+}
+
+#[test]
+fn hostile_names_stay_data() {
+    let folder = tempfile::tempdir().unwrap();
+    // File names of Windows have no such signs.
+    let trace = folder.path().join(if cfg!(unix) { "<img onerror=x>&\"'.json" } else { "a.json" });
+    let names = [
+        "</script><img src=x onerror=alert(1)>".to_owned(),
+        "<!--<script>".to_owned(),
+        "\u{2028}\u{2029}\u{202e}".to_owned(),
+        "\0\u{1}".to_owned(),
+        "n".repeat(1 << 20),
+        "__proto__".to_owned(),
+    ];
+    let slices = names.iter().enumerate().map(|(at, name)| {
+        json!({"ph": "X", "cat": name, "name": name, "pid": name, "tid": name, "ts": at, "dur": 1, "args": {name: name}})
+    });
+    let counters =
+        names.iter().map(|name| json!({"ph": "C", "name": name, "pid": 1, "tid": 1, "ts": 1, "args": {name: 1}}));
+    let events: Vec<_> = slices.chain(counters).collect();
+    fs::write(&trace, json!({ "traceEvents": events, "<script>": "</script>" }).to_string()).unwrap();
+    let page = page(&trace, &[]);
+    assert_eq!((page.matches("</script").count(), page.matches("<img").count()), (2, 0));
+    assert!(!page.contains("<!--") && !page.contains('\0') && !page.contains('\u{2028}'));
+    assert!(page.len() < 500_000, "{} bytes", page.len());
+    let data = data(&page);
+    let texts: Vec<_> = data["traces"][0]["timeline"]["names"].as_array().unwrap().iter().collect();
+    assert!(texts.contains(&&json!(names[0])) && texts.contains(&&json!(names[3])), "{texts:?}");
+    assert_eq!((slice_counts(&data), data["traces"][0]["cut"].as_bool()), ((6, 0), Some(true)));
+}
+
+#[test]
+fn page_of_a_large_trace_is_bounded_and_counts_all() {
+    const SLICES: u64 = 300_000;
+
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("large.json");
+    let slice = |at: u64| {
+        let (thread, name) = (at % 7, at % 5000);
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"gemm<{name}>","pid":0,"tid":{thread},"ts":{at},"dur":{}}}"#,
+            at % 9
+        )
+    };
+    fs::write(&trace, format!("[{}]", (0..SLICES).map(slice).collect::<Vec<_>>().join(","))).unwrap();
+    let page = page(&trace, &[]);
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    let (listed, merged) = slice_counts(&data(&page));
+    assert_eq!(listed + merged, SLICES);
+    assert!(listed > 5000, "{listed} listed");
+}
+
+#[test]
+fn traces_and_other_files_are_not_overwritten() {
+    let (folder, whole, _) = traces();
+    let path = whole.to_str().unwrap();
+    let refused = |output: &Path, why: &str| {
+        let before = fs::read(output).unwrap();
+        let (_, errors, status) = run(&["report", path, "-o", output.to_str().unwrap()]);
+        assert!(status == Some(1) && errors.contains(why) && errors.contains("--output"), "{errors}");
+        assert_eq!(fs::read(output).unwrap(), before);
+    };
+    refused(&whole, "it is the trace");
+    let notes = folder.path().join("notes.html");
+    fs::write(&notes, "my notes").unwrap();
+    refused(&notes, "the file exists and is not a page");
+    // The default is the trace's name; a page is replaced by a newer one.
+    for _ in 0..2 {
+        let (_, errors, status) = run(&["report", path]);
+        assert_eq!((errors.as_str(), status), ("", Some(0)));
+    }
+    let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(files.contains(&"whole.html".into()) && files.len() == 4, "{files:?}");
+}
+
+#[test]
+fn several_traces_share_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    for rank in 0..3 {
+        let text = TRACE.replacen('{', &format!("{{\"distributedInfo\": {{\"rank\": {rank}}},"), 1);
+        fs::write(folder.path().join(format!("rank{rank}.json")), text).unwrap();
+    }
+    fs::write(folder.path().join("rank3.json"), "[").unwrap();
+    let output = folder.path().join("ranks.html");
+    let (out, errors, status) =
+        run(&["report", folder.path().to_str().unwrap(), "-o", output.to_str().unwrap(), "--name", "gemm"]);
+    assert!(status == Some(1) && errors.contains("rank3.json") && out.contains("ranks.html"), "{errors}");
+    let data = data(&fs::read_to_string(&output).unwrap());
+    let ranks: Vec<_> =
+        data["traces"].as_array().unwrap().iter().map(|trace| &trace["summary"]["load"]["rank"]).collect();
+    assert_eq!(ranks, [&json!(0), &json!(1), &json!(2)]);
+    assert_eq!((slice_counts(&data), &data["traces"][2]["rest"]["part"]), ((1, 0), &json!("names with \"gemm\"")));
+}

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Opens pages of `kineto report` in chromium and checks them.
+
+  report-check.py KINETO TRACE... [--pictures FOLDER]
+
+KINETO is the command. Each TRACE gets a page, which must load without errors and without requests, show the figures of `kineto summary
+--json`, have headings and tables in its accessibility tree, and obey the keyboard. With --pictures, pictures of each page in light
+and dark colors are written. Prints a line for each trace; the exit status is 1 if a check failed, and 3 without chromium.
+"""
+import argparse
+import base64
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/tools/consumers"))
+import check_trace  # noqa: E402
+
+# Installed before the page: collects errors, and what the content security policy refused.
+WATCH = """
+window.faults = [];
+addEventListener('error', event => faults.push(String(event.message)));
+addEventListener('unhandledrejection', event => faults.push(String(event.reason)));
+addEventListener('securitypolicyviolation', event => faults.push(event.violatedDirective + ' ' + event.blockedURI));
+for (const name of ['error', 'warn']) console[name] = (...texts) => faults.push(texts.join(' '));
+"""
+KEYS = {"+": ("Equal", 187), "0": ("Digit0", 48), "n": ("KeyN", 78), "ArrowRight": ("ArrowRight", 39), "f": ("KeyF", 70), "l": ("KeyL", 76)}
+
+
+class Page:
+    """A page in the browser."""
+
+    def __init__(self, browser, path):
+        self.browser = browser
+        self.failures = []
+        browser.call("Page.navigate", url=path.resolve().as_uri())
+        end = time.monotonic() + 30
+        while not browser.evaluate("document.readyState === 'complete' && !!document.querySelector('footer p')"):
+            if time.monotonic() > end:
+                raise SystemExit(f"{path}: the page did not load: {browser.evaluate('JSON.stringify(window.faults)')}")
+            time.sleep(0.05)
+
+    def check(self, condition, what):
+        if not condition:
+            self.failures.append(what)
+
+    def value(self, expression):
+        return json.loads(self.browser.evaluate(f"JSON.stringify({expression})") or "null")
+
+    def press(self, key):
+        code, number = KEYS[key]
+        common = {"key": key, "code": code, "windowsVirtualKeyCode": number}
+        self.browser.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": key} if len(key) == 1 else {}))
+        self.browser.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def picture(self, path, clip=None):
+        shot = self.browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, **({"clip": clip} if clip else {}))
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+
+def check_loading(page):
+    faults = page.value("window.faults")
+    page.check(not faults, f"errors: {faults}")
+    requests = page.value("performance.getEntriesByType('resource').map(entry => entry.name)")
+    page.check(not [name for name in requests if not name.startswith("data:")], f"requests: {requests}")
+    timing = page.value("(({loadEventEnd, responseEnd}) => ({ms: Math.round(loadEventEnd), parse: Math.round(loadEventEnd - responseEnd)}))"
+                        "(performance.getEntriesByType('navigation')[0])")
+    return timing["ms"]
+
+
+def check_figures(page, summary):
+    """The page's data are the figures of --json, and its tables show them as text."""
+    found = page.value("JSON.parse(document.getElementById('data').textContent).traces[0]")
+    if not found["cut"]:
+        page.check(found["summary"] == summary, "the figures differ from --json")
+    text = page.value("document.getElementById('content').textContent")
+    shown = lambda us: page.value(f"time({json.dumps(us)})")
+    wanted = [shown(summary["load"]["span"])]
+    if summary["temporal"]:
+        wanted += [f"{summary['temporal']['busy_pct']:.1f} %", shown(summary["temporal"]["busy"]), shown(summary["temporal"]["idle"])]
+    wanted += [shown(row["sum"]) for row in summary["kernels"]] + [shown(step["dur"]) for step in summary["steps"]]
+    wanted += [shown(row["self_cpu"]) for row in summary["ops_top20"]] + [shown(gap["dur"]) for gap in summary["gaps_top5"]]
+    missing = [figure for figure in wanted if figure not in text]
+    page.check(not missing, f"figures that the page lacks: {missing[:5]}")
+    buckets = page.value("JSON.parse(document.getElementById('data').textContent).traces[0].rest.utilization.slice(0, 1)"
+                         ".map(row => [row.compute, row.comm, row.memory].flat().reduce((sum, ns) => sum + ns, 0))")
+    if buckets:
+        page.check(buckets[0] == round(summary["temporal"]["busy"] * 1000), f"utilization: {buckets} ns busy")
+
+
+def check_slices(page, summary):
+    """Each slice of the trace is listed or counted."""
+    both = page.value("(rows => [rows.reduce((n, r) => n + r.start.length, 0), rows.reduce((n, r) => n + r.cells.reduce((m, c) => m + c[1], 0), 0)])"
+                      "(JSON.parse(document.getElementById('data').textContent).traces[0].timeline.rows)")
+    page.check(sum(both) == summary["load"]["slices"], f"slices: {both} of {summary['load']['slices']}")
+    return both
+
+
+def check_accessibility(page):
+    nodes = page.browser.call("Accessibility.getFullAXTree")["nodes"]
+    kinds = {}
+    unnamed = []
+    for node in nodes:
+        role = node.get("role", {}).get("value")
+        if node.get("ignored"):
+            continue
+        kinds[role] = kinds.get(role, 0) + 1
+        if role in ("button", "table", "image", "link", "application", "searchbox", "heading", "region") and not node.get("name", {}).get("value"):
+            unnamed.append(role)
+    tables, headings = page.value("[document.querySelectorAll('table').length, document.querySelectorAll('h1, h2').length]")
+    page.check(kinds.get("heading", 0) >= min(headings, 3), f"headings: {kinds}")
+    page.check(kinds.get("table", 0) >= 1 and tables == page.value("document.querySelectorAll('table > caption').length"), f"tables: {kinds}")
+    page.check(kinds.get("application", 0) == page.value("document.querySelectorAll('.timeline').length"), f"timelines: {kinds}")
+    page.check(not unnamed, f"without a name: {unnamed}")
+    order = page.value("[...document.querySelectorAll('h1,h2,h3')].map(it => Number(it.tagName[1]))")
+    page.check(all(after <= before + 1 for before, after in zip(order, order[1:])), f"levels of headings: {order}")
+    return ", ".join(f"{kinds.get(role, 0)} {role}" for role in ("heading", "table", "row", "button", "image", "application", "region"))
+
+
+def check_keyboard(page):
+    if not page.value("document.querySelectorAll('.timeline').length"):
+        return
+    page.browser.evaluate("document.querySelector('.timeline .rows').focus()")
+    status = "document.querySelector('#timeline-tools [role=status]').textContent"
+    page.press("+")
+    zoomed = page.value(status)
+    page.press("+")
+    page.press("ArrowRight")
+    page.check(zoomed and page.value(status) != zoomed, f"keys + and → do nothing: {zoomed!r}")
+    page.press("0")
+    page.check(page.value(status) == "", "the key 0 does not show the whole trace")
+    page.press("n")
+    page.check(page.value("document.querySelector('.facts dl')") is not None, "the key n selects no slice")
+    sort = "document.querySelector('th button')"
+    if page.value(f"{sort} !== null"):
+        page.browser.evaluate(f"{sort}.focus(); {sort}.click()")
+        page.check(page.value(f"{sort}.parentElement.getAttribute('aria-sort')") in ("ascending", "descending"), "tables are not sorted")
+
+
+def check_trace_page(browser, kineto, trace, folder, pictures):
+    output = folder / f"{trace.name}.html"
+    begun = time.monotonic()
+    line = subprocess.run([kineto, "report", trace, "-o", output], check=True, capture_output=True, text=True).stdout.strip()
+    seconds = time.monotonic() - begun
+    summary = json.loads(subprocess.run([kineto, "summary", "--json", trace], check=True, capture_output=True, text=True).stdout)
+    page = Page(browser, output)
+    load_ms = check_loading(page)
+    check_figures(page, summary)
+    listed, merged = check_slices(page, summary)
+    tree = check_accessibility(page)
+    if pictures:
+        for theme in ("light", "dark"):
+            page.browser.evaluate(f"setTheme('{theme}', [])")
+            page.browser.evaluate("dispatchEvent(new Event('resize'))")
+            page.browser.evaluate("JSON.parse(document.getElementById('data').textContent).traces.length")
+            time.sleep(0.2)
+            height = page.value("document.documentElement.scrollHeight")
+            page.picture(pictures / f"{trace.name.split('.')[0]}-{theme}.png", {"x": 0, "y": 0, "width": 1280, "height": min(height, 9000), "scale": 1})
+    check_keyboard(page)
+    page.check(not page.value("window.faults"), f"errors: {page.value('window.faults')}")
+    page.check(output.stat().st_size <= 2_000_000, f"{output.stat().st_size} bytes")
+    print(f"{trace.name}: {output.stat().st_size} bytes in {seconds:.1f} s, loaded in {load_ms} ms, {listed} slices listed and {merged} merged; {tree}")
+    for failure in page.failures:
+        print(f"  FAULT: {failure}")
+    assert line.startswith(str(output)), line
+    return not page.failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kineto")
+    parser.add_argument("traces", nargs="+", type=Path)
+    parser.add_argument("--pictures", type=Path)
+    arguments = parser.parse_args()
+    chromium = shutil.which("chromium")
+    if not chromium:
+        print("chromium is missing; pages are not opened")
+        return 3
+    if arguments.pictures:
+        arguments.pictures.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        browser = check_trace.Browser(chromium, str(Path(folder) / "profile"))
+        try:
+            browser.call("Page.enable")
+            browser.call("Runtime.enable")
+            browser.call("Accessibility.enable")
+            browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+            browser.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+            good = [check_trace_page(browser, arguments.kineto, trace, Path(folder), arguments.pictures) for trace in arguments.traces]
+        finally:
+            browser.close()
+    return 0 if all(good) else 1
+
+
+sys.exit(main())
