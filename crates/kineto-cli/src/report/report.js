@@ -1,5 +1,8 @@
 // Builds the page of its data.
 
+// The timelines of all traces.
+const charts = [];
+
 const SECTIONS = [["findings", "What to do"], ["time", "Time"], ["steps", "Steps"], ["utilization", "Utilization"], ["timeline", "Timeline"], ["operations", "Operators"], ["kernels", "Kernels"], ["gaps", "Gaps"], ["path", "Critical path"], ["launches", "Launches"], ["memory", "Memory"], ["counters", "Counters"], ["content", "Content"]];
 
 function about(trace) {
@@ -12,7 +15,7 @@ function about(trace) {
 function sectionOf(trace, index, heading) {
   const id = `t${index}`;
   const timeline = new Timeline(trace.timeline, trace.args);
-  trace.chart = timeline;
+  charts.push(timeline);
   const title = make(heading, { class: "name", id: `${id}-top` }, trace.rest.file);
   return make("article", { class: "trace", "aria-labelledby": `${id}-top` }, title, about(trace), lossesOf(trace), tilesOf(trace), findingsOf(trace, id), breakdownOf(trace, id), stepsOf(trace, id, timeline), utilizationOf(trace, id), timelineOf(trace, id, timeline),
     operationsOf(trace, id), kernelsOf(trace, id), gapsOf(trace, id, timeline), pathOf(trace, id), launchesOf(trace, id), annotationsOf(trace, id), memoryOf(trace, id), countersOf(trace, id), contentOf(trace, id));
@@ -31,7 +34,7 @@ function ranksOf(traces) {
   return card("ranks", "Traces", null, table(`${plural(traces.length, "trace")} side by side`, columns, traces, { sortable: true, csv: "traces", mark: (row) => row === longest }));
 }
 
-function setTheme(theme, charts) {
+function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   const button = document.getElementById("theme");
   button.textContent = theme === "dark" ? "Light" : "Dark";
@@ -40,16 +43,16 @@ function setTheme(theme, charts) {
 }
 
 // Prints in light colors, with the timeline in full height.
-function preparePrinting(charts) {
+function preparePrinting() {
   let theme = null;
   window.addEventListener("beforeprint", () => {
     theme = document.documentElement.dataset.theme;
     charts.forEach((chart) => { chart.isPrinting = true; });
-    setTheme("light", charts);
+    setTheme("light");
   });
   window.addEventListener("afterprint", () => {
     charts.forEach((chart) => { chart.isPrinting = false; });
-    setTheme(theme ?? "light", charts);
+    setTheme(theme ?? "light");
   });
 }
 
@@ -63,12 +66,11 @@ function start() {
   const links = SECTIONS.filter(([id]) => document.getElementById(`t0-${id}`));
   if (traces.length === 1) document.getElementById("sections").append(...links.map(([id, text]) => make("a", { href: `#t0-${id}` }, text)));
   document.getElementById("footer").append(make("p", null, `Made by kineto ${data.version}. Times are measured, to the nanosecond. This page is one file and loads nothing from a network.`));
-  const charts = traces.map((trace) => trace.chart);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  setTheme(dark.matches ? "dark" : "light", charts);
-  dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light", charts));
-  document.getElementById("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", charts));
-  preparePrinting(charts);
+  setTheme(dark.matches ? "dark" : "light");
+  dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
+  document.getElementById("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  preparePrinting();
 }
 
 start();
