@@ -81,7 +81,7 @@ def check_figures(page, summary):
     shown = lambda us: page.value(f"time({json.dumps(us)})")
     wanted = [shown(summary["load"]["span"])]
     if summary["temporal"]:
-        wanted += [f"{summary['temporal']['busy_pct']:.1f} %", shown(summary["temporal"]["busy"]), shown(summary["temporal"]["idle"])]
+        wanted += [page.value(f"percent({summary['temporal']['busy']}, {summary['temporal']['window']})"), shown(summary["temporal"]["busy"]), shown(summary["temporal"]["idle"])]
     wanted += [shown(row["sum"]) for row in summary["kernels"]] + [shown(step["dur"]) for step in summary["steps"]]
     wanted += [shown(row["self_cpu"]) for row in summary["ops_top20"]] + [shown(gap["dur"]) for gap in summary["gaps_top5"]]
     missing = [figure for figure in wanted if figure not in text]

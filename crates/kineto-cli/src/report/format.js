@@ -63,7 +63,13 @@ function plural(number, noun) {
 }
 
 function percent(part, whole) {
-  return whole > 0 ? `${((part * 100) / whole).toFixed(1)} %` : "–";
+  return whole > 0 ? percentText((part * 100) / whole) : "–";
+}
+
+// Formats a percentage; little is not shown as nothing.
+function percentText(value) {
+  if (value === null || value === undefined) return "–";
+  return value > 0 && value < 0.05 ? "< 0.1 %" : `${value.toFixed(1)} %`;
 }
 
 function bytes(value) {

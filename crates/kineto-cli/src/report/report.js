@@ -8,7 +8,7 @@ const SECTIONS = [["findings", "What to do"], ["time", "Time"], ["steps", "Steps
 function about(trace) {
   const { load, temporal } = trace.summary;
   const facts = [load.rank === null ? null : `rank ${load.rank}`, load.devices ? plural(load.devices, "device") : "no device work", load.streams ? plural(load.streams, "stream") : null, `${bytes(load.json_bytes)} of trace`, trace.rest.part ? `part: ${trace.rest.part}` : null];
-  const answer = temporal ? `${load.devices === 1 ? "The device was" : "The devices were"} busy ${(temporal.busy_pct ?? 0).toFixed(1)} % of ${time(temporal.window)}.` : `The trace covers ${time(load.span)} of host time.`;
+  const answer = temporal ? `${load.devices === 1 ? "The device was" : "The devices were"} busy ${percent(temporal.busy, temporal.window)} of ${time(temporal.window)}.` : `The trace covers ${time(load.span)} of host time.`;
   return make("p", { class: "about" }, make("span", null, answer), facts.filter(Boolean).map((fact) => make("span", null, fact)));
 }
 

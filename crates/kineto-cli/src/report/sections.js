@@ -7,8 +7,8 @@ function tilesOf(trace) {
   const temporal = summary.temporal;
   const tiles = [["Time span", time(summary.load.span), `${plural(summary.load.slices, "slice")}`]];
   if (temporal) {
-    tiles.push([summary.load.devices === 1 ? "Device busy" : `${count(summary.load.devices)} devices busy`, `${(temporal.busy_pct ?? 0).toFixed(1)} %`, `${time(temporal.busy)} of ${time(temporal.window)}`]);
-    tiles.push(["Compute", `${(temporal.compute_pct ?? 0).toFixed(1)} %`, `${plural(summary.load.device_events, "piece")} of device work`]);
+    tiles.push([summary.load.devices === 1 ? "Device busy" : `${count(summary.load.devices)} devices busy`, percent(temporal.busy, temporal.window), `${time(temporal.busy)} of ${time(temporal.window)}`]);
+    tiles.push(["Compute", percent(temporal.compute, temporal.window), `${plural(summary.load.device_events, "piece")} of device work`]);
     if (temporal.comm > 0) tiles.push(["Exposed communication", percent(temporal.exposed_comm, temporal.window), `${time(temporal.exposed_comm)} without compute`]);
   }
   if (summary.steps.length) {
@@ -80,7 +80,7 @@ function hostTimeOf(trace, id) {
     { title: "operation", name: true, value: (row) => row.name },
     { title: "bar", bar: true, value: () => "", show: (row) => meter(row.self_cpu, rows[0].self_cpu) },
     { title: "self time", numeric: true, value: (row) => row.self_cpu, show: (row) => time(row.self_cpu) },
-    { title: "share", numeric: true, value: (row) => row.self_cpu_pct ?? 0, show: (row) => `${(row.self_cpu_pct ?? 0).toFixed(1)} %` },
+    { title: "share", numeric: true, value: (row) => row.self_cpu_pct ?? 0, show: (row) => percentText(row.self_cpu_pct) },
   ];
   return card(`${id}-time`, "Where the time went", "The trace has no device work. These operations took most of the threads' time.", table("Operations by self time", columns, rows));
 }
@@ -148,8 +148,8 @@ function utilizationChart(row, title, trace) {
   row.compute.forEach((compute, index) => {
     let y = height;
     for (const [kind, ns] of [["compute", compute], ["comm", row.comm[index]], ["memory", row.memory[index]]]) {
-      const tall = (ns * (height - 8)) / row.bucket_ns;
-      if (tall <= 0) continue;
+      if (ns === 0) continue;
+      const tall = Math.max(1, (ns * (height - 8)) / row.bucket_ns);
       y -= tall;
       bars.push(draw("rect", { class: `f-${kind}`, x: (left + index * each).toFixed(2), width: (each + 0.3).toFixed(2), y: y.toFixed(2), height: tall.toFixed(2) }));
     }
@@ -265,7 +265,7 @@ function pathOf(trace, id) {
   const path = trace.summary.critical_path;
   if (!path || !trace.summary.temporal) return null;
   const us = { title: "time", csv: "time_us", numeric: true, value: (row) => row.sum, show: (row) => time(row.sum) };
-  const share = { title: "share", csv: "share_pct", numeric: true, value: (row) => row.pct ?? 0, show: (row) => `${(row.pct ?? 0).toFixed(1)} %` };
+  const share = { title: "share", csv: "share_pct", numeric: true, value: (row) => row.pct ?? 0, show: (row) => percentText(row.pct) };
   const pieces = { title: "pieces", numeric: true, value: (row) => row.pieces, show: (row) => count(row.pieces) };
   const kinds = [{ title: "kind", value: (row) => row.kind.replaceAll("_", " ") }, { title: "bar", bar: true, value: () => "", show: (row) => meter(row.sum, path.window) }, us, share, pieces];
   const names = [{ title: "name", name: true, value: (row) => row.name }, { title: "kind", value: (row) => row.kind.replaceAll("_", " ") }, us, share, pieces];
