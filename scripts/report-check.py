@@ -174,6 +174,7 @@ def main():
     parser.add_argument("traces", nargs="+", type=Path)
     parser.add_argument("--pictures", type=Path)
     arguments = parser.parse_args()
+    kineto = Path(arguments.kineto).resolve()
     chromium = shutil.which("chromium")
     if not chromium:
         print("chromium is missing; pages are not opened")
@@ -188,7 +189,7 @@ def main():
             browser.call("Accessibility.enable")
             browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
             browser.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
-            good = [check_trace_page(browser, arguments.kineto, trace, Path(folder), arguments.pictures) for trace in arguments.traces]
+            good = [check_trace_page(browser, kineto, trace, Path(folder), arguments.pictures) for trace in arguments.traces]
         finally:
             browser.close()
     return 0 if all(good) else 1

@@ -211,6 +211,9 @@ impl<'e> TimelineBuilder<'e> {
 
     /// Lists the longest slices of each track; tracks with few slices leave their share to the others.
     fn choose_slices(&self, tracks: &mut [Track], order: &[usize]) {
+        /// An odd number, so that products of different numbers differ.
+        const SCATTER: u32 = 0x9E37_79B1;
+
         let mut by_count = order.to_vec();
         by_count.sort_by_key(|index| tracks.get(*index).map_or(0, |track| track.slices.len()));
         let mut left = self.limits.slices;
@@ -219,8 +222,10 @@ impl<'e> TimelineBuilder<'e> {
             let share = left / (by_count.len() - number);
             let mut longest: Vec<&mut PlacedSlice> =
                 track.slices.iter_mut().filter(|slice| slice.level < self.limits.levels).collect();
-            // A slice is at least as long as those in it, and comes before them.
-            let key = |slice: &&mut PlacedSlice| (Reverse(self.duration_ns(slice.event)), slice.event);
+            // A slice is at least as long as those in it, and comes before them. Equally long ones are taken from all over the trace.
+            let key = |slice: &&mut PlacedSlice| {
+                (Reverse(self.duration_ns(slice.event)), slice.level, slice.event.wrapping_mul(SCATTER))
+            };
             if longest.len() > share && share > 0 {
                 longest.select_nth_unstable_by_key(share - 1, key);
             }
