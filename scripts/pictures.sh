@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the pictures of the documents (docs/src/pictures): traces of two examples in the Perfetto UI, light and dark.
+# Makes the pictures of the documents (docs/src/pictures): traces of two examples in the Perfetto UI, light and dark, and a page of
+# `kineto report`.
 #
 #   scripts/pictures.sh
 #
@@ -48,3 +49,5 @@ at=$(window "$work/step.pt.trace.json.gz" 'ProfilerStep#')
 picture step 760 "$((at - 500))" "$((at + 12500))" 'GPU 0' quickstart
 at=$(window "$work/slow-request.pt.trace.json.gz" encode_all_documents)
 picture slow-request 640 "$((at - 80000))" "$((at + 480000))" 'Async spans' 'GPU 0'
+cargo build --release --locked --package kineto-cli
+python3 scripts/report-check.py "$target/release/kineto" "$work/step.pt.trace.json.gz" --cover docs/src/pictures/report.png

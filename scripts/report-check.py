@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Opens pages of `kineto report` in chromium and checks them.
 
-  report-check.py KINETO TRACE... [--pictures FOLDER]
+  report-check.py KINETO TRACE... [--pictures FOLDER] [--cover PICTURE]
 
 KINETO is the command. Each TRACE gets a page, which must load without errors and without requests, show the figures of `kineto summary
 --json`, have headings and tables in its accessibility tree, and obey the keyboard. With --pictures, pictures of each page in light
-and dark colors are written. Prints a line for each trace; the exit status is 1 if a check failed, and 3 without chromium.
+and dark colors are written; with --cover, a picture of the top of the last page. Prints a line for each trace; the exit status is 1 if a check failed, and 3 without chromium.
 """
 import argparse
 import base64
@@ -173,6 +173,7 @@ def main():
     parser.add_argument("kineto")
     parser.add_argument("traces", nargs="+", type=Path)
     parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--cover", type=Path)
     arguments = parser.parse_args()
     kineto = Path(arguments.kineto).resolve()
     chromium = shutil.which("chromium")
@@ -190,6 +191,12 @@ def main():
             browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
             browser.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
             good = [check_trace_page(browser, kineto, trace, Path(folder), arguments.pictures) for trace in arguments.traces]
+            if arguments.cover:
+                browser.evaluate("setTheme('light'); document.documentElement.style.scrollBehavior = 'auto'; scrollTo(0, 0)")
+                time.sleep(0.5)
+                clip = {"x": 0, "y": 0, "width": 1280, "height": 1000, "scale": 0.75}
+                shot = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+                arguments.cover.write_bytes(base64.b64decode(shot["data"]))
         finally:
             browser.close()
     return 0 if all(good) else 1
