@@ -22,12 +22,13 @@ pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files that know what a trace file looks like.
 const FORMATS: [&str; 2] = ["crates/kineto-trace/src/write/", "crates/kineto-trace/src/analysis/read/"];
-/// The only files that read JSON: what a user gives as metadata or as an argument, the settings on their way into the
+/// The only files that read JSON: what a page cuts short, what a user gives as metadata or as an argument, the settings on their way into the
 /// header, and what a process says that it is doing.
-const JSON_READERS: [&str; 6] = [
+const JSON_READERS: [&str; 7] = [
     "crates/kineto-trace/src/write/",
     "crates/kineto-trace/src/activity/value_kind.rs",
     "crates/kineto-cli/src/status.rs",
+    "crates/kineto-cli/src/report/data.rs",
     "trace/header.rs",
     "trace/metadata.rs",
     "collector/plugin/metadata.rs",

@@ -128,7 +128,7 @@ struct PlacedSlice {
 
 /// The slices of one track, in order of their start.
 #[derive(Default)]
-struct Track {
+struct TrackSlices {
     slices: Vec<PlacedSlice>,
     busy_ns: u64,
     is_device: bool,
@@ -168,9 +168,9 @@ impl<'e> TimelineBuilder<'e> {
     }
 
     /// Returns the slices of all tracks with their levels.
-    fn place_slices(&self) -> Vec<Track> {
-        let mut tracks: Vec<Track> = Vec::new();
-        tracks.resize_with(self.events.tracks().len(), Track::default);
+    fn place_slices(&self) -> Vec<TrackSlices> {
+        let mut tracks: Vec<TrackSlices> = Vec::new();
+        tracks.resize_with(self.events.tracks().len(), TrackSlices::default);
         let mut open: Vec<Vec<(u32, Timestamp)>> = vec![Vec::new(); tracks.len()];
         let mut covered = vec![self.start; tracks.len()];
         for event in self.events.iter().filter(Event::is_slice) {
@@ -197,7 +197,7 @@ impl<'e> TimelineBuilder<'e> {
     }
 
     /// Returns the tracks with a row of their own: the busiest, devices first, then by process and name.
-    fn choose_tracks(&self, tracks: &[Track]) -> Vec<usize> {
+    fn choose_tracks(&self, tracks: &[TrackSlices]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..tracks.len()).collect();
         order.retain(|index| tracks.get(*index).is_some_and(|track| !track.slices.is_empty()));
         let busy = |index: &usize| tracks.get(*index).map_or(0, |track| track.busy_ns);
@@ -210,7 +210,7 @@ impl<'e> TimelineBuilder<'e> {
     }
 
     /// Lists the longest slices of each track; tracks with few slices leave their share to the others.
-    fn choose_slices(&self, tracks: &mut [Track], order: &[usize]) {
+    fn choose_slices(&self, tracks: &mut [TrackSlices], order: &[usize]) {
         /// An odd number, so that products of different numbers differ.
         const SCATTER: u32 = 0x9E37_79B1;
 
@@ -239,7 +239,7 @@ impl<'e> TimelineBuilder<'e> {
         self.events.get(event as usize).map_or(0, |event| event.duration_ns())
     }
 
-    fn row(&self, index: usize, track: &Track) -> Option<TimelineRow> {
+    fn row(&self, index: usize, track: &TrackSlices) -> Option<TimelineRow> {
         let found = self.events.tracks().get(index)?;
         let listed = track.slices.iter().filter(|slice| slice.is_listed);
         let slices: Vec<_> = listed
@@ -264,8 +264,8 @@ impl<'e> TimelineBuilder<'e> {
     }
 
     /// Returns the row of all tracks without a row of their own.
-    fn row_of_others(&self, tracks: &[Track], order: &[usize]) -> Option<TimelineRow> {
-        let is_other = |(index, track): &(usize, &Track)| !track.slices.is_empty() && !order.contains(index);
+    fn row_of_others(&self, tracks: &[TrackSlices], order: &[usize]) -> Option<TimelineRow> {
+        let is_other = |(index, track): &(usize, &TrackSlices)| !track.slices.is_empty() && !order.contains(index);
         let others: Vec<_> = tracks.iter().enumerate().filter(is_other).map(|(_, track)| track).collect();
         if others.is_empty() {
             return None;
