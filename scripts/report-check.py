@@ -100,7 +100,7 @@ def check_slices(page, summary):
     return both
 
 
-def check_accessibility(page):
+def check_accessibility(page, summary):
     nodes = page.browser.call("Accessibility.getFullAXTree")["nodes"]
     kinds = {}
     unnamed = []
@@ -113,9 +113,14 @@ def check_accessibility(page):
             unnamed.append(role)
     tables, headings = page.value("[document.querySelectorAll('table').length, document.querySelectorAll('h1, h2').length]")
     page.check(kinds.get("heading", 0) >= min(headings, 3), f"headings: {kinds}")
-    page.check(kinds.get("table", 0) >= 1 and tables == page.value("document.querySelectorAll('table > caption').length"), f"tables: {kinds}")
+    page.check(kinds.get("table", 0) >= min(1, summary["load"]["slices"]) and tables == page.value("document.querySelectorAll('table > caption').length"), f"tables: {kinds}")
     page.check(kinds.get("application", 0) == page.value("document.querySelectorAll('.timeline').length"), f"timelines: {kinds}")
     page.check(not unnamed, f"without a name: {unnamed}")
+    ids = page.value("[...document.querySelectorAll('[id]')].map(it => it.id)")
+    page.check(len(ids) == len(set(ids)), "ids that occur twice")
+    missing = page.value("[...document.querySelectorAll('[aria-describedby], [aria-labelledby], a[href^=\"#\"]')].map(it => it.getAttribute("
+                         "'aria-describedby') ?? it.getAttribute('aria-labelledby') ?? it.getAttribute('href').slice(1)).filter(id => !document.getElementById(id))")
+    page.check(not missing, f"references to nothing: {missing}")
     order = page.value("[...document.querySelectorAll('h1,h2,h3')].map(it => Number(it.tagName[1]))")
     page.check(all(after <= before + 1 for before, after in zip(order, order[1:])), f"levels of headings: {order}")
     return ", ".join(f"{kinds.get(role, 0)} {role}" for role in ("heading", "table", "row", "button", "image", "application", "region"))
@@ -125,7 +130,7 @@ def check_keyboard(page):
     if not page.value("document.querySelectorAll('.timeline').length"):
         return
     page.browser.evaluate("document.querySelector('.timeline .rows').focus()")
-    status = "document.querySelector('#timeline-tools [role=status]').textContent"
+    status = "document.querySelector('.timeline-tools [role=status]').textContent"
     page.press("+")
     zoomed = page.value(status)
     page.press("+")
@@ -151,7 +156,7 @@ def check_trace_page(browser, kineto, trace, folder, pictures):
     load_ms = check_loading(page)
     check_figures(page, summary)
     listed, merged = check_slices(page, summary)
-    tree = check_accessibility(page)
+    tree = check_accessibility(page, summary)
     if pictures:
         for theme in ("light", "dark"):
             page.browser.evaluate(f"setTheme('{theme}')")

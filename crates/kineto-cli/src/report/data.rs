@@ -29,6 +29,9 @@ pub(super) fn report_data(traces: &[String]) -> String {
 }
 
 pub(super) fn file_name(path: &Path) -> String {
+    if path.as_os_str() == "-" {
+        return "standard input".to_owned();
+    }
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 

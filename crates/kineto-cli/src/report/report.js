@@ -14,7 +14,7 @@ function about(trace) {
 
 function sectionOf(trace, index, heading) {
   const id = `t${index}`;
-  const timeline = new Timeline(trace.timeline, trace.args);
+  const timeline = new Timeline(trace.timeline, trace.args, id);
   charts.push(timeline);
   const title = make(heading, { class: "name", id: `${id}-top` }, trace.rest.file);
   return make("article", { class: "trace", "aria-labelledby": `${id}-top` }, title, about(trace), lossesOf(trace), tilesOf(trace), findingsOf(trace, id), breakdownOf(trace, id), stepsOf(trace, id, timeline), utilizationOf(trace, id), timelineOf(trace, id, timeline),

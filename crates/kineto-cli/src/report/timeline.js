@@ -17,7 +17,9 @@ const DARK = {
 const COMMUNICATION = /^(nccl|rccl|oneccl|hccl|msccl|nvshmem)|nccldevkernel|ncclkernel/i;
 
 class Timeline {
-  constructor(data, args) {
+  // `id` is unique in the page.
+  constructor(data, args, id) {
+    this.id = id;
     this.names = data.names;
     this.cats = data.cats;
     this.args = args;
@@ -86,18 +88,18 @@ class Timeline {
     this.spacer = make("div");
     this.scroller = make("div", {
       class: "rows", tabindex: 0, role: "application", "aria-label": "Timeline of tracks and slices",
-      "aria-describedby": "timeline-keys",
+      "aria-describedby": `${this.id}-keys`,
     }, this.canvas, this.spacer);
     this.facts = make("div", { class: "facts", "aria-live": "polite" });
     this.status = make("span", { role: "status", class: "hint" });
     const tool = (label, text, action) => make("button", { type: "button", "aria-label": label, title: label, onclick: action }, text);
     const search = make("input", { type: "search", placeholder: "Find slices by name", "aria-label": "Find slices by name", oninput: () => this.find(search.value), onkeydown: (event) => event.key === "Enter" && this.next(1, true) });
     this.element = make("div", null,
-      make("div", { class: "bar-of-tools", id: "timeline-tools" },
+      make("div", { class: "bar-of-tools timeline-tools" },
         tool("Zoom in", "+", () => this.zoom(0.5)), tool("Zoom out", "−", () => this.zoom(2)),
         tool("Earlier", "←", () => this.pan(-0.3)), tool("Later", "→", () => this.pan(0.3)),
         tool("Show the whole trace", "Whole trace", () => this.show(0, this.span)), search, this.status),
-      make("p", { class: "hint", id: "timeline-keys" },
+      make("p", { class: "hint", id: `${this.id}-keys` },
         "Drag to pan; drag on the time axis, or Ctrl + wheel, to zoom; double-click a slice to fit it. Keys: ",
         this.keys([["+", "−", "zoom"], ["←", "→", "pan"], ["↑", "↓", "scroll"], ["n", "p", "next, previous slice"], ["u", "outer slice"], ["l", "launch or kernel"], ["f", "fit the slice"], ["0", "whole trace"]])),
       make("div", { class: "timeline" }, this.axis, this.scroller, this.tip, this.facts));
