@@ -73,11 +73,11 @@ class Timeline {
     this.kind = Int32Array.from(this.cat, (cat, slice) => this.kindOf(slice, this.cats[cat]));
   }
 
-  // Returns 0 compute, 1 communication, 2 copies, 3 calls, 4 annotations, 5 other slices.
+  // Returns 0 compute, 1 communication, 2 copies, 3 calls, 4 annotations and waits of devices, 5 other slices.
   kindOf(slice, category) {
-    if (/annotation$/.test(category)) return 4;
     if (category === "gpu_memcpy" || category === "gpu_memset") return 2;
-    if (this.rows[this.row[slice]].device) return COMMUNICATION.test(this.names[this.text[slice]]) ? 1 : 0;
+    if (category === "kernel" || category === "mtia_ccp_events") return COMMUNICATION.test(this.names[this.text[slice]]) ? 1 : 0;
+    if (/annotation$/.test(category) || this.rows[this.row[slice]].device) return 4;
     return /runtime|driver/.test(category) ? 3 : 5;
   }
 
