@@ -57,8 +57,8 @@ class Page:
         self.browser.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": key} if len(key) == 1 else {}))
         self.browser.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
-    def picture(self, path, clip=None):
-        shot = self.browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, **({"clip": clip} if clip else {}))
+    def picture(self, path):
+        shot = self.browser.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(shot["data"]))
 
 
@@ -146,6 +146,10 @@ def check_keyboard(page):
         page.check(page.value(f"{sort}.parentElement.getAttribute('aria-sort')") in ("ascending", "descending"), "tables are not sorted")
 
 
+def resize(browser, height=900):
+    browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=height, deviceScaleFactor=1, mobile=False)
+
+
 def check_trace_page(browser, kineto, trace, folder, pictures):
     output = folder / f"{trace.name}.html"
     begun = time.monotonic()
@@ -158,11 +162,13 @@ def check_trace_page(browser, kineto, trace, folder, pictures):
     listed, merged = check_slices(page, summary)
     tree = check_accessibility(page, summary)
     if pictures:
+        height = min(page.value("document.documentElement.scrollHeight"), 9000)
+        resize(browser, height)
         for theme in ("light", "dark"):
             page.browser.evaluate(f"setTheme('{theme}')")
             time.sleep(0.2)
-            height = page.value("document.documentElement.scrollHeight")
-            page.picture(pictures / f"{trace.name.split('.')[0]}-{theme}.png", {"x": 0, "y": 0, "width": 1280, "height": min(height, 9000), "scale": 1})
+            page.picture(pictures / f"{trace.name.split('.')[0]}-{theme}.png")
+        resize(browser)
     check_keyboard(page)
     page.check(not page.value("window.faults"), f"errors: {page.value('window.faults')}")
     page.check(output.stat().st_size <= 2_000_000, f"{output.stat().st_size} bytes")
@@ -193,7 +199,7 @@ def main():
             browser.call("Page.enable")
             browser.call("Runtime.enable")
             browser.call("Accessibility.enable")
-            browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+            resize(browser)
             browser.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
             good = [check_trace_page(browser, kineto, trace, Path(folder), arguments.pictures) for trace in arguments.traces]
             if arguments.cover:

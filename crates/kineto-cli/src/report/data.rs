@@ -12,6 +12,9 @@ use std::path::Path;
 /// Names and other texts outside of the summary are cut to this many characters.
 const MAX_TEXT_CHARS: usize = 300;
 
+/// Utilization is shown of at most so many devices.
+const MAX_DEVICES: usize = 64;
+
 /// The sizes of long texts and lists in a page.
 #[derive(Clone, Copy)]
 struct Cuts {
@@ -37,13 +40,16 @@ pub(super) fn file_name(path: &Path) -> String {
 
 /// Returns the data of one trace in at most about `budget` bytes.
 pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize) -> String {
-    const MAX_BUCKETS: usize = 240;
-    const MAX_SERIES: usize = 60;
+    /// The length of a bucket in the page, in bytes.
+    const BUCKET_BYTES: usize = 24;
 
     let summary = events.summary();
-    let utilization = events.utilization(MAX_BUCKETS);
+    let devices = usize::try_from(summary.devices).unwrap_or(usize::MAX).clamp(1, MAX_DEVICES) + 1;
+    let buckets = (budget / 6 / BUCKET_BYTES / devices).clamp(12, 240);
+    let max_series = (budget / 20_000).clamp(4, 60);
+    let utilization = events.utilization(buckets);
     let series = |series: Vec<CounterSeries>| {
-        series.iter().take(MAX_SERIES).map(|series| series_json(events, series)).collect::<Vec<_>>()
+        series.iter().take(max_series).map(|series| series_json(events, series)).collect::<Vec<_>>()
     };
     let points = (budget / 8000).clamp(20, 160);
     let findings = summary.findings().into_iter().map(|finding| {
@@ -54,7 +60,7 @@ pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize
         "part": part,
         "findings": findings.collect::<Vec<_>>(),
         "notes": summary.notes.iter().map(|(note, count)| json!([note.to_string(), count, note.is_loss()])).collect::<Vec<_>>(),
-        "utilization": utilization.iter().take(MAX_SERIES).map(utilization_json).collect::<Vec<_>>(),
+        "utilization": utilization.iter().take(MAX_DEVICES + 1).map(utilization_json).collect::<Vec<_>>(),
         "counters": series(events.counter_series(points)),
         "memory": series(events.memory_series(points)),
     });
@@ -71,7 +77,12 @@ pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize
 fn timeline_texts(events: &Events, budget: usize) -> (String, String) {
     const MIN_SLICES: usize = 50;
 
+    /// About the length of a slice or a cell in the page, in bytes.
+    const ITEM_BYTES: usize = 40;
+
     let mut limits = TimelineLimits::default();
+    limits.slices = limits.slices.min(budget / ITEM_BYTES);
+    limits.cells = limits.cells.min(budget / ITEM_BYTES);
     loop {
         let timeline = events.timeline(limits);
         let text = escape_json(&timeline_json(events, &timeline).to_string());
