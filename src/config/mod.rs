@@ -171,6 +171,10 @@ impl Config {
             let overflow = config.overflow.as_str();
             warnings.push(format!("KEEP is ignored with OVERFLOW={overflow}; set OVERFLOW=keep_newest"));
         }
+        let (metrics, of_type) = ("CUPTI_PM_SAMPLING_METRICS", ActivityType::HardwareCounters);
+        if !config.gpu.options.list(metrics).is_empty() && !config.activities.contains(of_type) {
+            warnings.push(format!("{metrics} has no effect without the type {of_type}; add that to ACTIVITY_TYPES"));
+        }
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
         config.gpu.read_variables(env);
@@ -436,6 +440,14 @@ mod tests {
             .with(Key::Collectives, true)
             .with(Key::ActivityTypes, ActivityTypes::from(ActivityType::CpuOp));
         assert!(is_selected(&only_cpu, "") && config(&only_cpu, &[], "").activities == comms.with(ActivityType::CpuOp));
+    }
+
+    #[test]
+    fn metrics_without_their_type_are_warned_about() {
+        let metrics = ("KINETO_CUPTI_PM_SAMPLING_METRICS", "sm__cycles_active.avg");
+        let (_, warnings) = resolve(&Overrides::default(), &[metrics], "").unwrap();
+        assert!(warnings.len() == 1 && warnings[0].contains("add that to ACTIVITY_TYPES"), "{warnings:?}");
+        config(&Overrides::default(), &[metrics, ("KINETO_ACTIVITY_TYPES", "kernel,hardware_counters")], "");
     }
 
     #[test]
