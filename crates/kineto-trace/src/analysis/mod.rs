@@ -4,6 +4,7 @@ mod averages;
 mod both;
 pub mod check;
 mod csv;
+mod diff;
 mod events;
 mod filter;
 mod flops;
@@ -21,6 +22,10 @@ mod validate;
 
 pub use crate::error::{Error, ErrorKind};
 pub use averages::{Average, AveragesBuilder, GroupBy, KeyAverages, Section, SortBy, Table, TimeUnit};
+pub use diff::{
+    ChangeVerdict, ClassChange, ClassKind, ClassMove, ClassSide, Diff, DiffOptions, DiffPart, DiffScreen, DiffSide,
+    DiffTotal, DiffUnit, MatchReason, TraceProfile,
+};
 #[doc(hidden)]
 pub use events::Builder;
 pub use events::{Event, EventMetadata, EventProcess, EventTrack, Events, Note, OccupancyMetadata, Shape, TrackId};

@@ -34,7 +34,7 @@ pub use screen::Screen;
 pub(super) use screen::truncate_name;
 pub use series::{CounterSeries, SeriesPoint};
 pub use steps::StepFigures;
-pub(super) use steps::step_number;
+pub(super) use steps::{step_number, step_windows};
 pub use utilization::{Utilization, UtilizationBucket};
 pub(super) use work::Devices;
 pub use work::{StreamId, WorkClass};

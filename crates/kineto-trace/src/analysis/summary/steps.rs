@@ -4,6 +4,7 @@ use super::intervals::Intervals;
 use super::work::Devices;
 use crate::analysis::events::Events;
 use crate::time::Timestamp;
+use std::ops::Range;
 
 /// One step of a program, `ProfilerStep#n`. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,17 @@ pub(super) fn step_figures(events: &Events, devices: &Devices<'_>, busy: &Interv
         }
     });
     figures.collect()
+}
+
+/// Returns the times of the steps, in order and disjoint: each to the end of its last work, but at most to the next step.
+pub(in crate::analysis) fn step_windows(events: &Events, devices: &Devices<'_>) -> Vec<Range<Timestamp>> {
+    let steps = step_figures(events, devices, &Intervals::default());
+    let starts = steps.iter().skip(1).map(|next| next.start).chain([Timestamp::from_nanos(u64::MAX)]);
+    let window = |(step, next): (&StepFigures, Timestamp)| {
+        let end = step.start.as_nanos().saturating_add(step.ns_with_device());
+        step.start..Timestamp::from_nanos(end).min(next)
+    };
+    steps.iter().zip(starts).map(window).filter(|window| !window.is_empty()).collect()
 }
 
 /// Returns `n` of "ProfilerStep#n".

@@ -189,6 +189,18 @@ impl PathPiece<'_> {
 }
 
 impl<'e> CriticalPath<'e> {
+    /// Traces the path back from the end of the window.
+    pub(in crate::analysis) fn new(
+        events: &'e Events,
+        devices: &Devices<'e>,
+        attribution: &Attribution,
+        window: Range<Timestamp>,
+    ) -> CriticalPath<'e> {
+        let mut pieces: Vec<_> = PathContext::new(events, devices, attribution).walk(window.clone()).collect();
+        pieces.reverse();
+        CriticalPath { window, pieces }
+    }
+
     /// Returns the window.
     pub fn window(&self) -> Range<Timestamp> {
         self.window.clone()
@@ -212,10 +224,7 @@ impl Events {
     /// An empty window has a path without pieces.
     pub fn critical_path(&self, window: Range<Timestamp>) -> CriticalPath<'_> {
         let attribution = Attribution::new(self, &Nesting::new(self));
-        let devices = Devices::new(self, &attribution);
-        let mut pieces: Vec<_> = PathContext::new(self, &devices, &attribution).walk(window.clone()).collect();
-        pieces.reverse();
-        CriticalPath { window, pieces }
+        CriticalPath::new(self, &Devices::new(self, &attribution), &attribution, window)
     }
 
     /// Returns the time from the start of the first slice to the end of the last.

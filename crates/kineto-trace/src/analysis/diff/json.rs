@@ -1,0 +1,93 @@
+//! Formats a difference as JSON.
+
+use super::{ClassChange, ClassMove, ClassSide, Diff, DiffPart, DiffSide};
+use crate::analysis::summary::WorkClass;
+use serde_json::{Value, json};
+
+/// Returns all figures; times are in microseconds.
+pub(super) fn diff_json(diff: &Diff) -> Value {
+    let total = &diff.total;
+    json!({
+        "schema": "kineto-diff/1",
+        "unit": "us",
+        "threshold_pct": diff.threshold_percent,
+        "per": diff.unit.as_str(),
+        "is_slower": diff.is_slower(),
+        "a": side_json(diff.a),
+        "b": side_json(diff.b),
+        "drift": { "host_pct": rounded(diff.host_drift_percent), "device_pct": rounded(diff.device_drift_percent) },
+        "total": {
+            "a": micros(total.a_ns),
+            "b": micros(total.b_ns),
+            "change": signed_micros(total.change_ns()),
+            "change_pct": total.change_percent.map(rounded),
+            "probability": total.probability,
+            "verdict": total.verdict.as_str(),
+            "parts": diff.parts.iter().map(part_json).collect::<Vec<_>>(),
+        },
+        "classes": diff.classes.iter().map(class_json).collect::<Vec<_>>(),
+    })
+}
+
+fn side_json(side: DiffSide) -> Value {
+    json!({ "traces": side.traces, "steps": side.steps, "span": micros(side.span_ns) })
+}
+
+fn part_json(part: &DiffPart) -> Value {
+    json!({
+        "kind": part.kind.as_str(),
+        "name": part.name,
+        "a": micros(part.a_ns),
+        "b": micros(part.b_ns),
+        "change": signed_micros(part.change_ns()),
+    })
+}
+
+fn class_json(change: &ClassChange) -> Value {
+    json!({
+        "kind": change.kind.as_str(),
+        "class": change.work.map(WorkClass::as_str),
+        "name": change.name(),
+        "a": change.a.as_ref().map(class_side_json),
+        "b": change.b.as_ref().map(class_side_json),
+        "change": signed_micros(change.change_ns()),
+        "change_pct": change.change_percent.map(rounded),
+        "probability": change.probability,
+        "verdict": change.verdict.as_str(),
+        "matched": change.matched.as_str(),
+        "moves": change.moves.iter().map(move_json).collect::<Vec<_>>(),
+    })
+}
+
+fn class_side_json(side: &ClassSide) -> Value {
+    json!({
+        "names": side.names,
+        "count": side.count,
+        "sum": micros(side.total_ns),
+        "with_children": micros(side.with_children_ns),
+        "mean_count": rounded(side.mean_count),
+        "mean": micros(side.mean_ns),
+    })
+}
+
+fn move_json(change: &ClassMove) -> Value {
+    match change {
+        ClassMove::Parent(a, b) => json!({ "of": "parent", "a": a, "b": b }),
+        ClassMove::Stream(a, b) => json!({ "of": "stream", "a": a, "b": b }),
+        ClassMove::Count(a, b) => json!({ "of": "count", "a": a, "b": b }),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
+fn micros(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
+fn signed_micros(ns: i64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}

@@ -1,0 +1,362 @@
+//! Compares two traces, or two sets of traces: what is slower, faster, new, gone or moved, and what the difference consists of.
+//!
+//! 1. Each trace is reduced to a [`TraceProfile`] (`profile`), so that sets of any size are compared.
+//! 2. Classes of both sides are matched: by name, else by their place in a step (`matching`, `align`).
+//! 3. A change counts if it exceeds the threshold and what the spread of steps and files explains (`noise`, `verdicts`).
+//! 4. The critical path divides the difference of the mean step into parts that add up to it exactly (`totals`).
+
+mod align;
+mod json;
+mod matching;
+mod noise;
+mod outline;
+mod profile;
+mod screen;
+mod sides;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod verdicts;
+
+pub use profile::{ClassKind, TraceProfile};
+pub use screen::DiffScreen;
+
+use super::summary::{PathKind, WorkClass};
+use sides::MergedSide;
+
+/// The differences between two traces, or two sets of traces; made by [`Diff::between`] and [`DiffOptions::compare`].
+///
+/// ```
+/// use kineto_trace::analysis::{Diff, Events};
+///
+/// let trace = |ns: u32| {
+///     let steps: Vec<_> = (0..20).map(|n| format!(
+///         r#"{{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{n}", "pid": 1, "tid": 1, "ts": {}, "dur": 90}},
+///         {{"ph": "X", "cat": "cpu_op", "name": "load", "pid": 1, "tid": 1, "ts": {}, "dur": {}}}"#,
+///         n * 100, n * 100 + 5, ns + n % 2,
+///     )).collect();
+///     Events::from_reader(format!("{{\"traceEvents\": [{}]}}", steps.join(",")).as_bytes())
+/// };
+/// let (before, after) = (trace(40)?, trace(50)?);
+/// let diff = Diff::between(&[before.profile()], &[after.profile()]);
+/// assert!(diff.is_slower());
+/// assert_eq!(diff.slower().map(|change| change.name()).collect::<Vec<_>>(), ["load"]);
+/// println!("{}", diff.screen());
+/// # Ok::<(), kineto_trace::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Diff {
+    /// The relative change from which on a difference is reported, in percent.
+    pub threshold_percent: f64,
+    /// What is compared: steps if both sides have at least four, else the trace as a whole.
+    pub unit: DiffUnit,
+    /// The first side, the reference.
+    pub a: DiffSide,
+    /// The second side.
+    pub b: DiffSide,
+    /// The change of the mean step, or of the mean time of a trace.
+    pub total: DiffTotal,
+    /// What the change of the total consists of, sorted by descending change. The parts add up to the totals exactly.
+    pub parts: Vec<DiffPart>,
+    /// All classes, sorted: what changed first, then by descending change of time.
+    pub classes: Vec<ClassChange>,
+    /// The relative change that all classes of the host share, in percent; 0 if four or more traces a side show how runs differ.
+    pub host_drift_percent: f64,
+    /// The same of devices.
+    pub device_drift_percent: f64,
+}
+
+/// What a difference is the mean of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DiffUnit {
+    /// A step, `ProfilerStep#n`, to the end of its last work, but at most to the next step.
+    Step,
+    /// A trace, from the start of its first slice to the end of its last.
+    Trace,
+}
+
+impl DiffUnit {
+    /// Returns the name: "step" or "trace".
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DiffUnit::Step => "step",
+            DiffUnit::Trace => "trace",
+        }
+    }
+}
+
+/// The traces of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiffSide {
+    /// The number of traces.
+    pub traces: u64,
+    /// The number of steps of all traces.
+    pub steps: u64,
+    /// The sum of the times from the first slice to the end of the last, in nanoseconds.
+    pub span_ns: u64,
+}
+
+/// The change of the mean step or trace. Times are nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct DiffTotal {
+    /// The mean of the first side, rounded down.
+    pub a_ns: u64,
+    /// The mean of the second side, rounded down.
+    pub b_ns: u64,
+    /// What the change is.
+    pub verdict: ChangeVerdict,
+    /// The relative change of the trimmed means, which outliers do not distort, in percent. `None` if there are too few values.
+    pub change_percent: Option<f64>,
+    /// The probability of such a change by chance, corrected for the number of classes.
+    pub probability: Option<f64>,
+}
+
+/// A part of the total: time on the critical path, by kind and class. Times are nanoseconds of the mean step or trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiffPart {
+    /// What the time was spent on.
+    pub kind: PathKind,
+    /// The name of the class on either side; `None` for waits and for time without a name.
+    pub name: Option<String>,
+    /// The time of the first side.
+    pub a_ns: u64,
+    /// The time of the second side.
+    pub b_ns: u64,
+}
+
+/// The difference of one class: an operation, annotation, call, or kernel.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ClassChange {
+    /// What it is.
+    pub kind: ClassKind,
+    /// The class of device work.
+    pub work: Option<WorkClass>,
+    /// Its figures on the first side; `None` if it is new.
+    pub a: Option<ClassSide>,
+    /// Its figures on the second side; `None` if it is gone.
+    pub b: Option<ClassSide>,
+    /// How both sides were matched.
+    pub matched: MatchReason,
+    /// What the change is.
+    pub verdict: ChangeVerdict,
+    /// The relative change of the trimmed mean time, in percent. `None` if there are too few values, or only one side.
+    pub change_percent: Option<f64>,
+    /// The probability of such a change by chance, corrected for the number of classes.
+    pub probability: Option<f64>,
+    /// What else changed: where it runs, or how often.
+    pub moves: Vec<ClassMove>,
+}
+
+/// One side of a class. Times are nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ClassSide {
+    /// Its names; several if several classes of this side match one of the other.
+    pub names: Vec<String>,
+    /// The number of events in all traces.
+    pub count: u64,
+    /// The sum of their times: durations of device work and annotations on devices, else self times.
+    pub total_ns: u64,
+    /// The sum of their durations, nested operations included.
+    pub with_children_ns: u64,
+    /// The mean number of events of a step or trace.
+    pub mean_count: f64,
+    /// The mean time of a step or trace, rounded down.
+    pub mean_ns: u64,
+}
+
+/// How two classes were matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MatchReason {
+    /// They have the same kind and name.
+    Name,
+    /// They are at the same place of a step: in matching operations, in the same order, with similar work.
+    Place,
+    /// There is no counterpart.
+    Unmatched,
+}
+
+impl MatchReason {
+    /// Returns the name: "name", "place" or "unmatched".
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            MatchReason::Name => "name",
+            MatchReason::Place => "place",
+            MatchReason::Unmatched => "unmatched",
+        }
+    }
+}
+
+/// What a change is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ChangeVerdict {
+    /// It takes longer than the spread explains.
+    Slower,
+    /// It takes less time than the spread explains.
+    Faster,
+    /// Only the second side has it.
+    New,
+    /// Only the first side has it.
+    Gone,
+    /// It takes the same time elsewhere, or in another number of events.
+    Moved,
+    /// It changed like all other classes of its place: a clock, the load of the machine, or the build.
+    Drift,
+    /// It changed by more than the threshold, which the spread of steps and files explains.
+    Noise,
+    /// It changed by more than the threshold, but there are too few values to tell whether by chance.
+    TooFew,
+    /// It did not change by more than the threshold.
+    Same,
+}
+
+impl ChangeVerdict {
+    /// Returns the name in JSON, such as "slower" or "`too_few`".
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ChangeVerdict::Slower => "slower",
+            ChangeVerdict::Faster => "faster",
+            ChangeVerdict::New => "new",
+            ChangeVerdict::Gone => "gone",
+            ChangeVerdict::Moved => "moved",
+            ChangeVerdict::Drift => "drift",
+            ChangeVerdict::Noise => "noise",
+            ChangeVerdict::TooFew => "too_few",
+            ChangeVerdict::Same => "same",
+        }
+    }
+
+    /// Returns whether it is a change that a report lists: slower, faster, new, gone or moved.
+    pub const fn is_change(self) -> bool {
+        use ChangeVerdict as V;
+        matches!(self, V::Slower | V::Faster | V::New | V::Gone | V::Moved)
+    }
+}
+
+/// Where a class runs now, or how often.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ClassMove {
+    /// Most of its events are inside other operations: the names before and after; "" outside operations.
+    Parent(String, String),
+    /// Most of its time passes on another device or stream: "device/stream" before and after.
+    Stream(String, String),
+    /// The median number of events of a step.
+    Count(f64, f64),
+}
+
+impl DiffPart {
+    /// Returns the change, in nanoseconds.
+    pub fn change_ns(&self) -> i64 {
+        signed_change(self.a_ns, self.b_ns)
+    }
+}
+
+impl DiffTotal {
+    /// Returns the change of the mean, in nanoseconds; the sum of the changes of all parts.
+    pub fn change_ns(&self) -> i64 {
+        signed_change(self.a_ns, self.b_ns)
+    }
+}
+
+impl ClassChange {
+    /// Returns its first name on the second side, else on the first.
+    pub fn name(&self) -> &str {
+        let names = self.b.as_ref().or(self.a.as_ref()).map_or(&[][..], |side| &side.names);
+        names.first().map_or("", String::as_str)
+    }
+
+    /// Returns the change of the mean time of a step or trace, in nanoseconds.
+    pub fn change_ns(&self) -> i64 {
+        let mean = |side: &Option<ClassSide>| side.as_ref().map_or(0, |side| side.mean_ns);
+        signed_change(mean(&self.a), mean(&self.b))
+    }
+}
+
+fn signed_change(a: u64, b: u64) -> i64 {
+    let change = i128::from(b) - i128::from(a);
+    i64::try_from(change).unwrap_or(if change > 0 { i64::MAX } else { i64::MIN })
+}
+
+/// How two sides are compared.
+///
+/// ```
+/// use kineto_trace::analysis::DiffOptions;
+///
+/// let options = DiffOptions::new().threshold_percent(1.0);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "call `compare`"]
+pub struct DiffOptions {
+    threshold_percent: f64,
+}
+
+impl Default for DiffOptions {
+    fn default() -> DiffOptions {
+        DiffOptions { threshold_percent: 3.0 }
+    }
+}
+
+impl DiffOptions {
+    /// Returns the default options.
+    pub fn new() -> DiffOptions {
+        DiffOptions::default()
+    }
+
+    /// Sets the relative change that is reported, in percent. Default: 3. Negative values count as 0.
+    pub fn threshold_percent(self, percent: f64) -> DiffOptions {
+        DiffOptions { threshold_percent: percent.max(0.0) }
+    }
+
+    /// Compares two sides of one or more traces: runs, or the ranks of a run.
+    pub fn compare(&self, a: &[TraceProfile], b: &[TraceProfile]) -> Diff {
+        let (a, b) = (MergedSide::new(a), MergedSide::new(b));
+        verdicts::compare_sides(&a, &b, self.threshold_percent)
+    }
+}
+
+impl Diff {
+    /// Compares two sides with the default options.
+    pub fn between(a: &[TraceProfile], b: &[TraceProfile]) -> Diff {
+        DiffOptions::new().compare(a, b)
+    }
+
+    /// Returns whether the mean step or any class is slower than the threshold and the spread explain.
+    pub fn is_slower(&self) -> bool {
+        self.total.verdict == ChangeVerdict::Slower || self.slower().next().is_some()
+    }
+
+    /// Returns the classes that are slower, by descending change of time.
+    pub fn slower(&self) -> impl Iterator<Item = &ClassChange> {
+        self.with_verdict(ChangeVerdict::Slower)
+    }
+
+    /// Returns the classes with a verdict, by descending change of time.
+    pub fn with_verdict(&self, verdict: ChangeVerdict) -> impl Iterator<Item = &ClassChange> {
+        self.classes.iter().filter(move |change| change.verdict == verdict)
+    }
+
+    /// Returns what changed: slower, faster, new, gone and moved classes, by descending change of time.
+    pub fn changes(&self) -> impl Iterator<Item = &ClassChange> {
+        self.classes.iter().filter(|change| change.verdict.is_change())
+    }
+
+    /// Returns all figures as a JSON object of the schema "kineto-diff/1"; times are in microseconds with three decimals.
+    pub fn to_json(&self) -> String {
+        json::diff_json(self).to_string()
+    }
+
+    /// Returns the differences as text.
+    pub fn screen(&self) -> DiffScreen<'_> {
+        DiffScreen::new(self)
+    }
+}

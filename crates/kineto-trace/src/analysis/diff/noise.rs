@@ -1,0 +1,314 @@
+//! What the spread of steps and files explains: a test of the difference of two means.
+//!
+//! - Times have long tails: a first step that warms up, a neighbour on the machine. So means are trimmed by a fifth on both sides, and
+//!   two of them are compared by Yuen's form of Welch's test (Yuen 1974, "The two-sample trimmed t for unequal population variances").
+//! - Successive steps resemble each other, so they count for fewer than they are: the variance of a mean is scaled by the sum of the
+//!   autocorrelations (Newey and West 1987), as is the number of degrees of freedom.
+//! - Runs differ as a whole. With several files a side, the spread of their means decides if it is larger.
+//! - Many classes are tested, and one false alarm is too many. So Holm's method bounds the probability of any (Holm 1979). It
+//!   assumes nothing about how classes depend on each other; Benjamini and Hochberg's would accept some false alarms.
+
+/// The fewest values from which a spread is estimated.
+pub(super) const MIN_VALUES: usize = 4;
+
+/// The probability of any false alarm that is accepted, for spread that the values show.
+pub(super) const FALSE_ALARM: f64 = 0.01;
+
+/// A trimmed mean and how well it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Estimate {
+    pub(super) mean: f64,
+    /// The variance of the mean.
+    pub(super) variance: f64,
+    /// The degrees of freedom of the variance.
+    pub(super) freedom: f64,
+}
+
+impl Estimate {
+    /// Estimates the mean of one file's values, in order of time. Returns `None` for fewer than [`MIN_VALUES`].
+    pub(super) fn from_values(values: &[f64]) -> Option<Estimate> {
+        if values.len() < MIN_VALUES {
+            return None;
+        }
+        let count = values.len() as f64;
+        let cut = values.len() / 5;
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let kept = sorted.get(cut..sorted.len() - cut)?;
+        let left = kept.len() as f64;
+        let (low, high) = (kept.first().copied()?, kept.last().copied()?);
+        let mean = kept.iter().sum::<f64>() / left;
+        // Winsorized: what is trimmed counts as the outermost value that is kept.
+        let limited: Vec<f64> = values.iter().map(|value| value.clamp(low, high)).collect();
+        let center = limited.iter().sum::<f64>() / count;
+        let squares: f64 = limited.iter().map(|value| (value - center).powi(2)).sum();
+        let scale = correlation_scale(&limited, center, squares);
+        let variance = squares / (left * (left - 1.0)) * scale;
+        Some(Estimate { mean, variance, freedom: (left / scale - 1.0).max(1.0) })
+    }
+
+    /// Combines the files of one side. The larger of the spread within and between files counts.
+    pub(super) fn from_files(files: &[Estimate]) -> Option<Estimate> {
+        let count = files.len() as f64;
+        let mean = files.iter().map(|file| file.mean).sum::<f64>() / count;
+        let within = files.iter().map(|file| file.variance).sum::<f64>() / (count * count);
+        let freedom = files.iter().map(|file| file.freedom).sum::<f64>();
+        match files {
+            [] => None,
+            [file] => Some(*file),
+            _ => {
+                let between =
+                    files.iter().map(|file| (file.mean - mean).powi(2)).sum::<f64>() / (count * (count - 1.0));
+                let (variance, freedom) = if between > within { (between, count - 1.0) } else { (within, freedom) };
+                Some(Estimate { mean, variance, freedom })
+            }
+        }
+    }
+
+    /// Returns the variance of the logarithm of the mean. Means below 1 ns count as 1 ns.
+    fn log_variance(&self) -> f64 {
+        self.variance / self.mean.max(1.0).powi(2)
+    }
+}
+
+/// Returns by how much correlation of successive values raises the variance of their mean; at least 1.
+fn correlation_scale(values: &[f64], center: f64, squares: f64) -> f64 {
+    if squares <= 0.0 {
+        return 1.0;
+    }
+    let lags = values.len().isqrt();
+    let correlation = |lag: usize| {
+        let later = values.iter().skip(lag);
+        values.iter().zip(later).map(|(a, b)| (a - center) * (b - center)).sum::<f64>() / squares
+    };
+    let weight = |lag: usize| 1.0 - lag as f64 / (lags + 1) as f64;
+    (1.0 + 2.0 * (1..=lags).map(|lag| weight(lag) * correlation(lag)).sum::<f64>()).max(1.0)
+}
+
+/// The ratio of two means, as a logarithm, and how well it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LogRatio {
+    pub(super) value: f64,
+    pub(super) variance: f64,
+    freedom: f64,
+}
+
+impl LogRatio {
+    pub(super) fn new(a: &Estimate, b: &Estimate) -> LogRatio {
+        let parts = [(a.log_variance(), a.freedom), (b.log_variance(), b.freedom)];
+        let value = (b.mean.max(1.0) / a.mean.max(1.0)).ln();
+        LogRatio { value, variance: parts[0].0 + parts[1].0, freedom: combined_freedom(&parts) }
+    }
+
+    /// Returns the ratio that is left after a drift that all classes share, with the drift's spread.
+    pub(super) fn without_drift(self, drift: &Drift) -> LogRatio {
+        let parts = [(self.variance, self.freedom), (drift.variance, drift.freedom)];
+        let value = self.value - self.value.clamp(drift.center.min(0.0), drift.center.max(0.0));
+        LogRatio { value, variance: self.variance + drift.variance, freedom: combined_freedom(&parts) }
+    }
+
+    /// Returns the relative change.
+    pub(super) fn change(&self) -> f64 {
+        self.value.exp() - 1.0
+    }
+
+    /// Returns the probability of such a ratio if both means are equal.
+    pub(super) fn probability(&self) -> f64 {
+        if self.variance <= 0.0 {
+            return if self.value == 0.0 { 1.0 } else { 0.0 };
+        }
+        student_tails(self.value.abs() / self.variance.sqrt(), self.freedom)
+    }
+}
+
+/// Returns the degrees of freedom of a sum of variances (Welch 1947, Satterthwaite 1946).
+fn combined_freedom(parts: &[(f64, f64); 2]) -> f64 {
+    let sum: f64 = parts.iter().map(|(variance, _)| variance).sum();
+    let squares: f64 = parts.iter().map(|(variance, freedom)| variance.powi(2) / freedom.max(1.0)).sum();
+    if squares > 0.0 { (sum.powi(2) / squares).max(1.0) } else { f64::INFINITY }
+}
+
+/// What all classes of one place share: one run was slower as a whole, by its clocks or by the load of its machine.
+///
+/// One run a side does not show how runs differ, but the classes do: if the median class changed, or if classes scatter more than
+/// their steps explain, then runs differ so much without a cause in any class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Drift {
+    /// The median logarithm of the ratios.
+    pub(super) center: f64,
+    /// The variance between classes that their own spread does not explain.
+    pub(super) variance: f64,
+    freedom: f64,
+}
+
+impl Drift {
+    pub(super) const NONE: Drift = Drift { center: 0.0, variance: 0.0, freedom: 1.0 };
+
+    /// The fewest classes that show a drift.
+    const MIN_CLASSES: usize = 4;
+
+    pub(super) fn from_ratios(ratios: &[LogRatio]) -> Drift {
+        /// The factor from the median absolute deviation to the standard deviation of a normal distribution.
+        const TO_DEVIATION: f64 = 1.4826;
+
+        if ratios.len() < Drift::MIN_CLASSES {
+            return Drift::NONE;
+        }
+        let center = median(ratios.iter().map(|ratio| ratio.value));
+        let deviation = TO_DEVIATION * median(ratios.iter().map(|ratio| (ratio.value - center).abs()));
+        let explained = median(ratios.iter().map(|ratio| ratio.variance));
+        let variance = (deviation.powi(2) - explained).max(0.0);
+        Drift { center, variance, freedom: (ratios.len() - 1) as f64 }
+    }
+
+    /// Returns a drift that covers both.
+    pub(super) fn covering(self, other: Drift) -> Drift {
+        let (wide, near) = if self.variance >= other.variance { (self, other) } else { (other, self) };
+        let center = if wide.center.abs() >= near.center.abs() { wide.center } else { near.center };
+        Drift { center, ..wide }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = |at: usize| sorted.get(at).copied().unwrap_or(0.0);
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { middle(half) } else { (middle(half.saturating_sub(1)) + middle(half)) / 2.0 }
+}
+
+/// Returns the probabilities corrected for their number by Holm's method, in the same order.
+pub(super) fn correct_for_number(probabilities: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..probabilities.len()).collect();
+    let probability = |at: usize| probabilities.get(at).copied().unwrap_or(1.0);
+    order.sort_by(|a, b| probability(*a).total_cmp(&probability(*b)));
+    let mut corrected = vec![1.0; probabilities.len()];
+    let mut highest = 0.0f64;
+    for (rank, at) in order.iter().enumerate() {
+        highest = highest.max((probability(*at) * (probabilities.len() - rank) as f64).min(1.0));
+        corrected.get_mut(*at).into_iter().for_each(|slot| *slot = highest);
+    }
+    corrected
+}
+
+/// Returns the probability of a value of Student's distribution that is further from 0 than `t`.
+fn student_tails(t: f64, freedom: f64) -> f64 {
+    if t.is_nan() {
+        return 1.0;
+    }
+    // With more, the distribution is the normal one up to what matters here.
+    let freedom = freedom.min(1e6);
+    incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t))
+}
+
+/// Returns the regularized incomplete beta function, by its continued fraction (Lentz's method).
+fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return if x <= 0.0 { 0.0 } else { 1.0 };
+    }
+    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
+    // The fraction converges fast below the mean; above, the symmetric one does.
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front * beta_fraction(a, b, x) / a
+    } else {
+        1.0 - front * beta_fraction(b, a, 1.0 - x) / b
+    }
+}
+
+fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
+    const TERMS: u32 = 10_000;
+    const TINY: f64 = 1e-300;
+
+    let avoid_zero = |value: f64| if value.abs() < TINY { TINY } else { value };
+    let (mut c, mut d) = (1.0, 1.0 / avoid_zero(1.0 - (a + b) * x / (a + 1.0)));
+    let mut fraction = d;
+    for term in 1..TERMS {
+        let m = f64::from(term);
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let mut step = 1.0;
+        for factor in [even, odd] {
+            d = 1.0 / avoid_zero(1.0 + factor * d);
+            c = avoid_zero(1.0 + factor / c);
+            step = d * c;
+            fraction *= step;
+        }
+        if (step - 1.0).abs() < 1e-14 {
+            break;
+        }
+    }
+    fraction
+}
+
+/// Returns the logarithm of the gamma function of a positive number (Lanczos 1964, as in Numerical Recipes).
+fn ln_gamma(x: f64) -> f64 {
+    const TERMS: [f64; 6] = [
+        76.180_091_729_471_46,
+        -86.505_320_329_416_77,
+        24.014_098_240_830_91,
+        -1.231_739_572_450_155,
+        0.120_865_097_386_617_9e-2,
+        -0.539_523_938_495_3e-5,
+    ];
+
+    let shifted = x + 5.5;
+    let sum = TERMS.iter().zip(1u32..).fold(1.000_000_000_190_015, |sum, (term, n)| sum + term / (x + f64::from(n)));
+    (x + 0.5) * shifted.ln() - shifted + (2.506_628_274_631_000_5 * sum / x).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn student_tails_match_tables() {
+        // Two-sided quantiles of tables.
+        for (t, freedom, expected) in
+            [(12.706, 1.0, 0.05), (2.776, 4.0, 0.05), (2.576, 1e9, 0.01), (3.169, 10.0, 0.01), (0.0, 5.0, 1.0)]
+        {
+            let found = student_tails(t, freedom);
+            assert!((found - expected).abs() < 2e-4, "{t} {freedom}: {found}");
+        }
+        assert!(student_tails(40.0, 30.0) < 1e-20 && student_tails(40.0, 30.0) > 0.0);
+    }
+
+    #[test]
+    fn holm_corrects_for_the_number() {
+        assert_eq!(correct_for_number(&[0.01, 0.5, 0.02]), [0.03, 0.5, 0.04]);
+        assert_eq!(correct_for_number(&[0.9, 0.001, 0.9]), [1.0, 0.003, 1.0]);
+        assert!(correct_for_number(&[]).is_empty());
+    }
+
+    #[test]
+    fn outliers_and_trends_do_not_count_as_precise() {
+        let values = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0, 100.0, 101.0, 99.0, 1e6];
+        let found = Estimate::from_values(&values).unwrap();
+        assert!((found.mean - 100.3).abs() < 0.5, "{found:?}");
+        let alternating: Vec<f64> = (0..64).map(|n| f64::from(100 + n % 2)).collect();
+        let trend: Vec<f64> = (0..64).map(|n| f64::from(100 + n / 32)).collect();
+        let (alternating, trend) =
+            (Estimate::from_values(&alternating).unwrap(), Estimate::from_values(&trend).unwrap());
+        assert!(trend.variance > 5.0 * alternating.variance && trend.freedom < alternating.freedom, "{trend:?}");
+        assert_eq!(Estimate::from_values(&[1.0; 3]), None);
+        assert_eq!(Estimate::from_values(&[5.0; 4]).map(|found| (found.mean, found.variance)), Some((5.0, 0.0)));
+    }
+
+    #[test]
+    fn spread_between_files_counts() {
+        let file = |mean: f64| Estimate { mean, variance: 0.01, freedom: 20.0 };
+        let (near, far) = ([100.0, 100.1].map(file), [100.0, 110.0].map(file));
+        let (near, far) = (Estimate::from_files(&near).unwrap(), Estimate::from_files(&far).unwrap());
+        assert_eq!((near.mean, near.freedom), (100.05, 40.0));
+        assert_eq!((far.mean, far.variance, far.freedom), (105.0, 25.0, 1.0));
+    }
+
+    #[test]
+    fn common_change_is_drift() {
+        let ratio = |value: f64| LogRatio { value, variance: 1e-6, freedom: 20.0 };
+        let drift = Drift::from_ratios(&[0.099, 0.1, 0.101, 0.1, 0.3].map(ratio));
+        assert!((drift.center - 0.1).abs() < 1e-9, "{drift:?}");
+        assert_eq!(ratio(0.1).without_drift(&drift).value, 0.0);
+        assert!((ratio(0.3).without_drift(&drift).value - 0.2).abs() < 1e-9);
+        assert_eq!(Drift::from_ratios(&[0.1, 0.1].map(ratio)), Drift::NONE);
+    }
+}

@@ -1,0 +1,251 @@
+//! Formats a difference as text: the changes first, then the totals, then sections.
+
+use super::{ChangeVerdict, ClassChange, ClassKind, ClassMove, Diff, DiffPart, DiffUnit, MatchReason};
+use crate::analysis::averages::format_time;
+use crate::analysis::summary::truncate_name;
+use std::fmt::{self, Formatter};
+
+/// A difference as text; made by [`Diff::screen`], printed by `Display`.
+///
+/// The table of changes is first, then the totals and their parts, then all classes if [`rows`](DiffScreen::rows) is set. Lines fit the
+/// width.
+#[derive(Clone, Debug)]
+#[must_use = "print it"]
+pub struct DiffScreen<'d> {
+    diff: &'d Diff,
+    width: usize,
+    rows: Option<usize>,
+    has_color: bool,
+}
+
+/// The width of numeric columns.
+const NUMBER: usize = 12;
+
+/// The columns to the left of names: verdict, two times, change in time and percent.
+const COLUMNS: usize = 8 + 3 * (NUMBER + 1) + 10;
+
+impl<'d> DiffScreen<'d> {
+    pub(super) fn new(diff: &'d Diff) -> DiffScreen<'d> {
+        DiffScreen { diff, width: 100, rows: None, has_color: false }
+    }
+
+    /// Sets the line length in characters. Default: 100; at least 80.
+    pub fn width(self, width: usize) -> Self {
+        DiffScreen { width: width.max(80), ..self }
+    }
+
+    /// Lists this many classes of each section, in addition to the changes. Default: no sections.
+    pub fn rows(self, rows: usize) -> Self {
+        DiffScreen { rows: Some(rows), ..self }
+    }
+
+    /// Sets whether headings are bold, with ANSI escapes. Default: false.
+    pub fn color(self, has_color: bool) -> Self {
+        DiffScreen { has_color, ..self }
+    }
+
+    fn write_heading(&self, f: &mut Formatter<'_>, text: &str) -> fmt::Result {
+        if self.has_color { writeln!(f, "\n\x1b[1m{text}\x1b[0m") } else { writeln!(f, "\n{text}") }
+    }
+
+    fn write_changes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        /// The most lines of the table, with its title.
+        const LINES: usize = 10;
+
+        let changes: Vec<_> = self.diff.changes().collect();
+        if changes.is_empty() {
+            let too_few = self.diff.with_verdict(ChangeVerdict::TooFew).count();
+            let threshold = self.diff.threshold_percent;
+            let doubt =
+                if too_few > 0 { format!("; {too_few} classes occur too rarely to tell") } else { String::new() };
+            return writeln!(
+                f,
+                "No change above {threshold} % and the spread of the {}s{doubt}.",
+                self.diff.unit.as_str()
+            );
+        }
+        self.write_titles(f)?;
+        let shown = if changes.len() < LINES { changes.len() } else { LINES - 2 };
+        changes.iter().take(shown).try_for_each(|change| self.write_class(f, change))?;
+        match changes.len() - shown {
+            0 => Ok(()),
+            more => writeln!(f, "… {more} more changes"),
+        }
+    }
+
+    fn write_titles(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let per = self.diff.unit.as_str();
+        let titles = [format!("A per {per}"), format!("B per {per}"), "change".to_owned()];
+        writeln!(f, "{:8}{}{:>10}  what", "", titles.map(|title| format!(" {title:>NUMBER$}")).concat(), "")
+    }
+
+    fn write_class(&self, f: &mut Formatter<'_>, change: &ClassChange) -> fmt::Result {
+        let mean = |side: &Option<super::ClassSide>| {
+            side.as_ref().map_or_else(|| "-".to_owned(), |side| format_ns(side.mean_ns))
+        };
+        let percent = change.change_percent.map_or_else(String::new, format_percent);
+        let name = format!("{}{}", describe_class(change), describe_match(change));
+        self.write_row(
+            f,
+            change.verdict.label(),
+            [mean(&change.a), mean(&change.b)],
+            (change.change_ns(), &percent),
+            &name,
+        )
+    }
+
+    fn write_row(
+        &self,
+        f: &mut Formatter<'_>,
+        label: &str,
+        [a, b]: [String; 2],
+        (change, percent): (i64, &str),
+        name: &str,
+    ) -> fmt::Result {
+        let name = truncate_name(name, self.width.saturating_sub(COLUMNS + 2));
+        writeln!(f, "{label:8} {a:>NUMBER$} {b:>NUMBER$} {:>NUMBER$}{percent:>10}  {name}", format_change(change))
+    }
+
+    fn write_total(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        /// The most parts that are listed without `rows`.
+        const PARTS: usize = 5;
+
+        let (diff, total) = (self.diff, &self.diff.total);
+        let traces = |count: u64| if count == 1 { String::new() } else { format!(" of {count} traces") };
+        let counts = match diff.unit {
+            DiffUnit::Step => format!("{} and {} steps", diff.a.steps, diff.b.steps),
+            DiffUnit::Trace => format!("{} and {} traces", diff.a.traces, diff.b.traces),
+        };
+        let percent = total.change_percent.map_or_else(String::new, |percent| {
+            format!(" ({}%)", format_percent(percent).trim_end_matches('%').trim())
+        });
+        self.write_heading(
+            f,
+            &format!(
+                "Mean {}: {} -> {}, {}{percent}: {}; {counts}",
+                diff.unit.as_str(),
+                format_ns(total.a_ns),
+                format_ns(total.b_ns),
+                format_change(total.change_ns()),
+                total.verdict.explanation(),
+            ),
+        )?;
+        let _ = traces;
+        let shown = self.rows.unwrap_or(PARTS).min(diff.parts.len());
+        for part in diff.parts.iter().take(shown) {
+            let name = describe_part(part);
+            self.write_row(f, "", [format_ns(part.a_ns), format_ns(part.b_ns)], (part.change_ns(), ""), &name)?;
+        }
+        let rest = diff.parts.get(shown..).unwrap_or_default();
+        if !rest.is_empty() {
+            let sum = |ns: fn(&DiffPart) -> u64| rest.iter().map(ns).sum::<u64>();
+            let (a, b) = (sum(|part| part.a_ns), sum(|part| part.b_ns));
+            let name = format!("{} more parts of the critical path", rest.len());
+            self.write_row(f, "", [format_ns(a), format_ns(b)], (super::signed_change(a, b), ""), &name)?;
+        }
+        for (place, drift) in [("the host", diff.host_drift_percent), ("devices", diff.device_drift_percent)] {
+            if drift.abs() >= diff.threshold_percent {
+                writeln!(
+                    f,
+                    "Most classes of {place} changed alike, by {}: compare four or more runs a side to rule out clocks and load.",
+                    format_percent(drift)
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_sections(&self, f: &mut Formatter<'_>, rows: usize) -> fmt::Result {
+        let sections: [(&str, &[ClassKind]); 4] = [
+            ("Operations, by self time", &[ClassKind::Operation]),
+            ("Annotations", &[ClassKind::Annotation, ClassKind::DeviceAnnotation]),
+            ("Runtime and driver calls", &[ClassKind::Call]),
+            ("Kernels, copies and fills", &[ClassKind::Work]),
+        ];
+        for (title, kinds) in sections {
+            let classes: Vec<_> = self.diff.classes.iter().filter(|change| kinds.contains(&change.kind)).collect();
+            if classes.is_empty() {
+                continue;
+            }
+            self.write_heading(f, title)?;
+            self.write_titles(f)?;
+            classes.iter().take(rows).try_for_each(|change| self.write_class(f, change))?;
+            if classes.len() > rows {
+                writeln!(f, "… {} more", classes.len() - rows)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for DiffScreen<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.write_changes(f)?;
+        self.write_total(f)?;
+        self.rows.map_or(Ok(()), |rows| self.write_sections(f, rows))
+    }
+}
+
+impl ChangeVerdict {
+    /// Returns a word of at most eight characters.
+    const fn label(self) -> &'static str {
+        match self {
+            ChangeVerdict::TooFew => "too few",
+            ChangeVerdict::Same => "",
+            other => other.as_str(),
+        }
+    }
+
+    /// Returns what it means for the total.
+    const fn explanation(self) -> &'static str {
+        match self {
+            ChangeVerdict::Drift => "all classes changed alike",
+            ChangeVerdict::Noise => "the spread explains it",
+            ChangeVerdict::TooFew => "too few values to tell",
+            ChangeVerdict::Same => "below the threshold",
+            other => other.as_str(),
+        }
+    }
+}
+
+fn describe_class(change: &ClassChange) -> String {
+    let annotation = if change.kind == ClassKind::DeviceAnnotation { " (on the device)" } else { "" };
+    let moves = change.moves.iter().map(|moved| match moved {
+        ClassMove::Parent(a, b) => {
+            let place = |name: &str| if name.is_empty() { "no operation".to_owned() } else { name.to_owned() };
+            format!("from {} to {}", place(a), place(b))
+        }
+        ClassMove::Stream(a, b) => format!("from stream {a} to {b}"),
+        ClassMove::Count(a, b) => format!("{a} -> {b} calls"),
+    });
+    let moves = moves.collect::<Vec<_>>().join(", ");
+    let moves = if moves.is_empty() { moves } else { format!(": {moves}") };
+    format!("{}{annotation}{moves}", change.name())
+}
+
+fn describe_match(change: &ClassChange) -> String {
+    let names = |side: &Option<super::ClassSide>| side.as_ref().map_or_else(String::new, |side| side.names.join(", "));
+    match change.matched {
+        MatchReason::Place => format!(" (matched by place: {})", names(&change.a)),
+        MatchReason::Name | MatchReason::Unmatched => String::new(),
+    }
+}
+
+fn describe_part(part: &DiffPart) -> String {
+    part.name.as_ref().map_or_else(|| part.kind.to_string(), |name| format!("{name} ({})", part.kind))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
+fn format_ns(ns: u64) -> String {
+    format_time(ns as f64, None)
+}
+
+/// Formats a signed time in the unit of its size.
+fn format_change(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "+" };
+    format!("{sign}{}", format_ns(ns.unsigned_abs()))
+}
+
+fn format_percent(percent: f64) -> String {
+    format!("{percent:+.1} %")
+}

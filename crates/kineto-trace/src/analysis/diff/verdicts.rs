@@ -1,0 +1,267 @@
+//! Decides for each class, and for the total, what its change is.
+
+use super::matching::{ClassPair, match_classes};
+use super::noise::{Drift, Estimate, FALSE_ALARM, LogRatio, MIN_VALUES, correct_for_number};
+use super::profile::ClassKind;
+use super::sides::{MergedSide, to_shares};
+use super::totals::divide_totals;
+use super::{ChangeVerdict, ClassChange, ClassMove, Diff, DiffSide, DiffTotal, DiffUnit, MatchReason};
+use crate::analysis::events::TrackId;
+use crate::hash::HashMap;
+use std::cmp::Reverse;
+
+/// The share of events or time that must be elsewhere for a class to have moved.
+const MIN_MOVED: f64 = 0.25;
+
+/// Compares two sides.
+pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_percent: f64) -> Diff {
+    // Fewer steps than that show no spread.
+    let has_steps = a.steps().min(b.steps()) >= MIN_VALUES as u64;
+    let pairs = match_classes(a, b);
+    let comparison = Comparison { a, b, has_steps };
+    let ratios: Vec<_> = pairs.iter().map(|pair| comparison.class_ratio(pair)).collect();
+    let drifts = comparison.drifts(&pairs, &ratios);
+    let total_ratio = log_ratio(a.estimate_total(has_steps), b.estimate_total(has_steps));
+    let all = pairs.iter().zip(&ratios).map(|(pair, ratio)| ratio.map(|ratio| (ratio, drifts[comparison.place(pair)])));
+    let all: Vec<_> = all.chain([total_ratio.map(|ratio| (ratio, drifts[0].covering(drifts[1])))]).collect();
+    let tests = test_ratios(&all, threshold_percent / 100.0);
+
+    let mut classes: Vec<ClassChange> =
+        pairs.iter().zip(&tests).map(|(pair, test)| comparison.class_change(pair, test, threshold_percent)).collect();
+    let ([a_ns, b_ns], parts) = divide_totals((a, b), &pairs, &classes, has_steps);
+    let change_ns = |change: &ClassChange| Reverse(change.change_ns().unsigned_abs());
+    classes.sort_by(|a, b| {
+        let key = |change: &ClassChange| (!change.verdict.is_change(), change_ns(change));
+        key(a).cmp(&key(b)).then_with(|| (a.name(), a.kind).cmp(&(b.name(), b.kind)))
+    });
+    let test = tests.last().cloned().unwrap_or_default();
+    let is_known = comparison.mean_change_percent(a_ns, b_ns) < threshold_percent;
+    let verdict = test.verdict.unwrap_or(if is_known { ChangeVerdict::Same } else { ChangeVerdict::TooFew });
+    let percent = |drift: Drift| (drift.center.exp() - 1.0) * 100.0;
+    let side = |side: &MergedSide<'_>| DiffSide {
+        traces: side.profiles.len() as u64,
+        steps: side.steps(),
+        span_ns: side.profiles.iter().fold(0, |sum, profile| sum.saturating_add(profile.span_ns)),
+    };
+    Diff {
+        threshold_percent,
+        unit: if has_steps { DiffUnit::Step } else { DiffUnit::Trace },
+        a: side(a),
+        b: side(b),
+        total: DiffTotal { a_ns, b_ns, verdict, change_percent: test.change_percent, probability: test.probability },
+        parts,
+        classes,
+        host_drift_percent: percent(drifts[0]),
+        device_drift_percent: percent(drifts[1]),
+    }
+}
+
+/// The result of a test of one ratio; nothing if there are too few values.
+#[derive(Clone, Debug, Default)]
+struct RatioTest {
+    verdict: Option<ChangeVerdict>,
+    change_percent: Option<f64>,
+    probability: Option<f64>,
+}
+
+/// Tests all ratios together: first with the drift of their place, which a change must exceed, then without.
+fn test_ratios(all: &[Option<(LogRatio, Drift)>], threshold: f64) -> Vec<RatioTest> {
+    let known: Vec<(LogRatio, Drift)> = all.iter().flatten().copied().collect();
+    let left: Vec<LogRatio> = known.iter().map(|(ratio, drift)| ratio.without_drift(drift)).collect();
+    let corrected = |ratios: &mut dyn Iterator<Item = LogRatio>| {
+        correct_for_number(&ratios.map(|ratio| ratio.probability()).collect::<Vec<_>>())
+    };
+    let with_drift = corrected(&mut left.iter().copied());
+    let without_drift = corrected(&mut known.iter().map(|(ratio, _)| *ratio));
+    let mut tests = known.iter().zip(&left).zip(with_drift.iter().zip(&without_drift)).map(
+        |(((ratio, _), left), (probability, plain))| {
+            let exceeds = |ratio: &LogRatio| ratio.change().abs() >= threshold && ratio.change() != 0.0;
+            let verdict = match () {
+                () if !exceeds(ratio) => ChangeVerdict::Same,
+                () if exceeds(left) && *probability < FALSE_ALARM => {
+                    if ratio.value > 0.0 {
+                        ChangeVerdict::Slower
+                    } else {
+                        ChangeVerdict::Faster
+                    }
+                }
+                () if *plain < FALSE_ALARM => ChangeVerdict::Drift,
+                () => ChangeVerdict::Noise,
+            };
+            let change_percent = Some(ratio.change() * 100.0);
+            RatioTest { verdict: Some(verdict), change_percent, probability: Some(*probability) }
+        },
+    );
+    all.iter().map(|known| known.and_then(|_| tests.next()).unwrap_or_default()).collect()
+}
+
+fn log_ratio(a: Option<Estimate>, b: Option<Estimate>) -> Option<LogRatio> {
+    Some(LogRatio::new(&a?, &b?))
+}
+
+/// Two sides that are compared.
+struct Comparison<'c, 'p> {
+    a: &'c MergedSide<'p>,
+    b: &'c MergedSide<'p>,
+    has_steps: bool,
+}
+
+impl Comparison<'_, '_> {
+    fn kind(&self, pair: &ClassPair) -> ClassKind {
+        let class =
+            |side: &MergedSide<'_>, list: &[u32]| side.classes.get(*list.first()? as usize).map(|class| class.kind);
+        class(self.b, &pair.b).or(class(self.a, &pair.a)).unwrap_or(ClassKind::Operation)
+    }
+
+    /// Returns 0 for the host, 1 for devices.
+    fn place(&self, pair: &ClassPair) -> usize {
+        usize::from(self.kind(pair).is_on_device())
+    }
+
+    /// Returns the ratio of the mean times of a pair: in a step, or of one event.
+    fn class_ratio(&self, pair: &ClassPair) -> Option<LogRatio> {
+        /// The share of steps in which a class must occur for its absence to count as a time of 0.
+        const MOST_STEPS: f64 = 0.5;
+
+        if pair.a.is_empty() || pair.b.is_empty() {
+            return None;
+        }
+        let shares = [(self.a, &pair.a), (self.b, &pair.b)].map(|(side, list)| side.step_share(list));
+        if self.has_steps && shares.iter().any(|share| *share > 0.0) {
+            let fills = shares.iter().any(|share| *share >= MOST_STEPS);
+            return log_ratio(self.a.estimate_steps(&pair.a, fills), self.b.estimate_steps(&pair.b, fills));
+        }
+        log_ratio(self.a.estimate_occurrences(&pair.a), self.b.estimate_occurrences(&pair.b))
+    }
+
+    /// Returns the drift of the host and of devices; none if both sides have enough traces to show how runs differ.
+    fn drifts(&self, pairs: &[ClassPair], ratios: &[Option<LogRatio>]) -> [Drift; 2] {
+        if self.a.profiles.len().min(self.b.profiles.len()) >= MIN_VALUES {
+            return [Drift::NONE; 2];
+        }
+        [0, 1].map(|place| {
+            let of_place = pairs.iter().zip(ratios).filter(|(pair, _)| self.place(pair) == place);
+            // An annotation on a device contains the work.
+            let exclusive = of_place.filter(|(pair, _)| self.kind(pair) != ClassKind::DeviceAnnotation);
+            Drift::from_ratios(&exclusive.filter_map(|(_, ratio)| *ratio).collect::<Vec<_>>())
+        })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    fn mean_change_percent(&self, a_ns: u64, b_ns: u64) -> f64 {
+        a_ns.abs_diff(b_ns) as f64 * 100.0 / a_ns.max(1) as f64
+    }
+
+    fn class_change(&self, pair: &ClassPair, test: &RatioTest, threshold_percent: f64) -> ClassChange {
+        let figures =
+            |side: &MergedSide<'_>, list: &[u32]| (!list.is_empty()).then(|| side.figures(list, self.has_steps));
+        let (a, b) = (figures(self.a, &pair.a), figures(self.b, &pair.b));
+        let moves = if a.is_some() && b.is_some() { self.moves(pair, threshold_percent) } else { Vec::new() };
+        let verdict = match (&a, &b) {
+            (None, _) if self.is_frequent(self.b, &pair.b) => ChangeVerdict::New,
+            (_, None) if self.is_frequent(self.a, &pair.a) => ChangeVerdict::Gone,
+            (None, _) | (_, None) => ChangeVerdict::TooFew,
+            (Some(a), Some(b)) => match test.verdict {
+                Some(ChangeVerdict::Same) | None if !moves.is_empty() => ChangeVerdict::Moved,
+                Some(verdict) => verdict,
+                None if self.mean_change_percent(a.mean_ns, b.mean_ns) < threshold_percent => ChangeVerdict::Same,
+                None => ChangeVerdict::TooFew,
+            },
+        };
+        let class = pair.b.first().and_then(|class| self.b.classes.get(*class as usize));
+        let class = class.or_else(|| self.a.classes.get(*pair.a.first()? as usize));
+        ClassChange {
+            kind: self.kind(pair),
+            work: class.and_then(|class| class.work),
+            a,
+            b,
+            matched: pair.matched,
+            verdict,
+            change_percent: test.change_percent,
+            probability: test.probability,
+            moves,
+        }
+    }
+
+    /// Returns whether the absence of a class on the other side is no chance: it occurs in most steps, or outside of steps.
+    fn is_frequent(&self, side: &MergedSide<'_>, list: &[u32]) -> bool {
+        let share = side.step_share(list);
+        !self.has_steps || share == 0.0 || share >= 0.5
+    }
+
+    fn moves(&self, pair: &ClassPair, threshold_percent: f64) -> Vec<ClassMove> {
+        let mut moves = Vec::new();
+        if pair.matched == MatchReason::Name {
+            moves.extend(self.parent_move(pair));
+            moves.extend(self.stream_move(pair));
+        }
+        moves.extend(self.count_move(pair, threshold_percent));
+        moves
+    }
+
+    /// Finds other operations around the events. Operations of other names on both sides are compared by name.
+    fn parent_move(&self, pair: &ClassPair) -> Option<ClassMove> {
+        let named = |side: &MergedSide<'_>, list: &[u32]| {
+            let mut shares: HashMap<String, f64> = HashMap::default();
+            for (parent, share) in side.parent_shares(list) {
+                let parent = parent.and_then(|parent| side.classes.get(parent as usize));
+                *shares.entry(parent.map_or(String::new(), |parent| parent.name.to_owned())).or_default() += share;
+            }
+            shares
+        };
+        let (a, b) = (named(self.a, &pair.a), named(self.b, &pair.b));
+        let known =
+            |side: &MergedSide<'_>, name: &str| name.is_empty() || side.classes.iter().any(|class| class.name == name);
+        let (before, after) = moved_most(&a, &b)?;
+        // If one side lacks the operation, the operation is new or gone, or has another name.
+        (known(self.b, &before) && known(self.a, &after)).then_some(ClassMove::Parent(before, after))
+    }
+
+    /// Finds another stream. Streams that only one side has are renamed ones if the other side has such, too.
+    fn stream_move(&self, pair: &ClassPair) -> Option<ClassMove> {
+        type Streams<'s> = HashMap<&'s (TrackId, TrackId), u64>;
+
+        let (all_a, all_b) = (self.a.stream_times(None), self.b.stream_times(None));
+        let only = |own: &Streams<'_>, other: &Streams<'_>| {
+            let mut only: Vec<_> = own.iter().filter(|(stream, _)| !other.contains_key(*stream)).collect();
+            only.sort_by_key(|(stream, ns)| (Reverse(**ns), **stream));
+            only.into_iter().map(|(stream, _)| (*stream).clone()).collect::<Vec<_>>()
+        };
+        let renamed: HashMap<_, _> = only(&all_a, &all_b).into_iter().zip(only(&all_b, &all_a)).collect();
+        let name = |(device, stream): &(TrackId, TrackId)| format!("{device}/{stream}");
+        let shares = |side: &MergedSide<'_>, list: &[u32], rename: bool| {
+            let times = side
+                .stream_times(Some(list))
+                .into_iter()
+                .map(|(stream, ns)| (name(renamed.get(stream).filter(|_| rename).unwrap_or(stream)), ns));
+            to_shares(times.collect())
+        };
+        let (a, b) = (shares(self.a, &pair.a, true), shares(self.b, &pair.b, false));
+        moved_most(&a, &b).map(|(before, after)| ClassMove::Stream(before, after))
+    }
+
+    /// Finds another number of events in a step, if the numbers of both sides do not overlap.
+    #[expect(clippy::cast_precision_loss, reason = "a number of events")]
+    fn count_move(&self, pair: &ClassPair, threshold_percent: f64) -> Option<ClassMove> {
+        if !self.has_steps {
+            return None;
+        }
+        let ([low_a, a, high_a], [low_b, b, high_b]) = (self.a.step_counts(&pair.a)?, self.b.step_counts(&pair.b)?);
+        let is_apart = high_a < low_b || high_b < low_a;
+        let exceeds = self.mean_change_percent(a, b) >= threshold_percent;
+        (is_apart && exceeds).then_some(ClassMove::Count(a as f64, b as f64))
+    }
+}
+
+/// Returns where the largest share was and where it is now, if enough of it is elsewhere.
+fn moved_most(a: &HashMap<String, f64>, b: &HashMap<String, f64>) -> Option<(String, String)> {
+    let share = |of: &HashMap<String, f64>, key: &String| of.get(key).copied().unwrap_or(0.0);
+    let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let elsewhere: f64 = keys.iter().map(|key| (share(b, key) - share(a, key)).max(0.0)).sum();
+    let change = |key: &&&String| share(b, key) - share(a, key);
+    let lost = keys.iter().min_by(|a, b| change(a).total_cmp(&change(b)))?;
+    let gained = keys.iter().max_by(|a, b| change(a).total_cmp(&change(b)))?;
+    (elsewhere >= MIN_MOVED && lost != gained).then(|| ((*lost).clone(), (*gained).clone()))
+}
