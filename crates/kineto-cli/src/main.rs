@@ -4,6 +4,7 @@
 
 mod check;
 mod convert;
+mod diff;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod listener;
@@ -47,6 +48,7 @@ enum Command {
     Path(path::PathArguments),
     Check(check::CheckArguments),
     Report(report::ReportArguments),
+    Diff(diff::DiffArguments),
     Stacks(stacks::StacksArguments),
     View(view::ViewArguments),
     Record(record::RecordArguments),
@@ -77,6 +79,7 @@ fn run(command: Command) -> ExitCode {
         Command::Path(arguments) => path::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

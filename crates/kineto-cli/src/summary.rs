@@ -1,17 +1,12 @@
 //! `kineto summary`: prints where the time of traces went.
 
-use crate::trace_file::{EventSelection, trace_files};
+use crate::trace_file::{EventSelection, for_each_trace, trace_files};
 use crate::{print_error, print_text};
-use kineto_trace::Error;
 use kineto_trace::analysis::Summary;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
 
 /// Prints where the time of a trace went: devices, idle time and its causes, steps, operations, kernels.
 ///
@@ -53,7 +48,8 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let mut lines = Vec::new();
     let traces: Vec<_> = arguments.traces.iter().flat_map(|path| trace_files(path)).collect();
     let is_data = arguments.json || arguments.csv;
-    for_each_summary(&traces, &arguments.part, |path, summary| match summary {
+    let summarize = |path: &Path| arguments.part.read_events(path).map(|events| events.summary());
+    for_each_trace(&traces, summarize, |path, summary| match summary {
         Ok(summary) => {
             let separator = if lines.is_empty() || is_data { "" } else { "\n" };
             print_text(&format!("{separator}{}", format_summary(path, &summary, lines.is_empty(), arguments)));
@@ -65,44 +61,6 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
         print_text(&format!("\n{}", format_ranks(&lines)));
     }
     status
-}
-
-/// Summarizes traces on all cores, and calls `each` with the results in the order of the traces.
-fn for_each_summary(traces: &[PathBuf], part: &EventSelection, mut each: impl FnMut(&Path, Result<Summary, Error>)) {
-    let next = AtomicUsize::new(0);
-    let (sender, results) = mpsc::channel();
-    let work = |sender: &mpsc::Sender<_>| {
-        let take_next = || {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            Some((index, traces.get(index)?))
-        };
-        while let Some((index, path)) = take_next() {
-            // The receiver outlives all senders.
-            let _ = sender.send((index, part.read_events(path).map(|events| events.summary())));
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(traces.len());
-    thread::scope(|scope| {
-        let start = |_: &usize| {
-            let sender = sender.clone();
-            thread::Builder::new().spawn_scoped(scope, move || work(&sender)).is_ok()
-        };
-        if (0..threads).filter(start).count() == 0 {
-            work(&sender);
-        }
-        drop(sender);
-        let mut early = BTreeMap::new();
-        let mut paths = traces.iter().enumerate().peekable();
-        for (index, summary) in results {
-            early.insert(index, summary);
-            while let Some((path, summary)) =
-                paths.peek().and_then(|(index, path)| Some((path.as_path(), early.remove(index)?)))
-            {
-                each(path, summary);
-                paths.next();
-            }
-        }
-    });
 }
 
 fn format_summary(path: &Path, summary: &Summary, is_first: bool, arguments: &SummaryArguments) -> String {

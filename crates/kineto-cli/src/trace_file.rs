@@ -3,9 +3,13 @@
 use kineto_trace::Error;
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{EventFilter, Events, ReadOptions};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The arguments of commands that read one trace.
@@ -120,6 +124,48 @@ pub(crate) fn trace_files(path: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = entries.filter(is_trace).collect();
     files.sort();
     if files.is_empty() { vec![path.to_owned()] } else { files }
+}
+
+/// Reads traces on all cores, and calls `each` with the results in the order of the traces.
+pub(crate) fn for_each_trace<T: Send>(
+    traces: &[PathBuf],
+    read: impl Fn(&Path) -> T + Sync,
+    mut each: impl FnMut(&Path, T),
+) {
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    let work = |sender: &mpsc::Sender<_>| {
+        let take_next = || {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            Some((index, traces.get(index)?))
+        };
+        while let Some((index, path)) = take_next() {
+            // The receiver outlives all senders.
+            let _ = sender.send((index, read(path)));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(traces.len());
+    thread::scope(|scope| {
+        let start = |_: &usize| {
+            let sender = sender.clone();
+            thread::Builder::new().spawn_scoped(scope, move || work(&sender)).is_ok()
+        };
+        if (0..threads).filter(start).count() == 0 {
+            work(&sender);
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        let mut paths = traces.iter().enumerate().peekable();
+        for (index, result) in results {
+            early.insert(index, result);
+            while let Some((path, result)) =
+                paths.peek().and_then(|(index, path)| Some((path.as_path(), early.remove(index)?)))
+            {
+                each(path, result);
+                paths.next();
+            }
+        }
+    });
 }
 
 /// Shows how much of a file is read, unless reading takes no longer than a moment.

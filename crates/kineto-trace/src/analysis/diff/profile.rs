@@ -19,10 +19,15 @@ pub struct TraceProfile {
     pub(super) span_ns: u64,
     pub(super) steps: Vec<u64>,
     pub(super) classes: Vec<ClassProfile>,
-    /// The critical path of all steps, or of the trace if it has none: kind, class and time. It fills the steps exactly.
-    pub(super) path: Vec<(PathKind, Option<u32>, u64)>,
+    /// The critical path within the steps: kind, class and time. It fills the steps exactly.
+    pub(super) step_path: Vec<PathShare>,
+    /// The same of the trace.
+    pub(super) span_path: Vec<PathShare>,
     pub(super) outline: Outline,
 }
+
+/// The time on a critical path of one kind and class.
+pub(super) type PathShare = (PathKind, Option<u32>, u64);
 
 /// What is compared by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,7 +156,8 @@ impl Events {
         TraceProfile {
             span_ns: range.end.since(range.start),
             steps: profiler.windows.iter().map(|window| window.end.since(window.start)).collect(),
-            path: profiler.path_shares(&path),
+            step_path: profiler.path_shares(&path, &profiler.windows),
+            span_path: profiler.path_shares(&path, &[range]),
             classes: profiler.classes,
             outline,
         }
@@ -280,10 +286,8 @@ impl Profiler {
         }
     }
 
-    /// Returns the time of the path within the steps, or of all of it if there are none, by kind and class.
-    fn path_shares(&self, path: &CriticalPath<'_>) -> Vec<(PathKind, Option<u32>, u64)> {
-        let whole = [path.window()];
-        let windows: &[Range<Timestamp>] = if self.windows.is_empty() { &whole } else { &self.windows };
+    /// Returns the time of the path within disjoint windows, by kind and class.
+    fn path_shares(&self, path: &CriticalPath<'_>, windows: &[Range<Timestamp>]) -> Vec<PathShare> {
         let mut shares: HashMap<(PathKind, Option<u32>), u64> = HashMap::default();
         for piece in path.pieces() {
             let class = piece.event.filter(|_| piece.kind.place() != PathPlace::Wait);

@@ -111,14 +111,12 @@ impl<'d> DiffScreen<'d> {
         const PARTS: usize = 5;
 
         let (diff, total) = (self.diff, &self.diff.total);
-        let traces = |count: u64| if count == 1 { String::new() } else { format!(" of {count} traces") };
         let counts = match diff.unit {
             DiffUnit::Step => format!("{} and {} steps", diff.a.steps, diff.b.steps),
             DiffUnit::Trace => format!("{} and {} traces", diff.a.traces, diff.b.traces),
         };
-        let percent = total.change_percent.map_or_else(String::new, |percent| {
-            format!(" ({}%)", format_percent(percent).trim_end_matches('%').trim())
-        });
+        let percent =
+            total.change_percent.map_or_else(String::new, |percent| format!(" ({})", format_percent(percent)));
         self.write_heading(
             f,
             &format!(
@@ -130,7 +128,6 @@ impl<'d> DiffScreen<'d> {
                 total.verdict.explanation(),
             ),
         )?;
-        let _ = traces;
         let shown = self.rows.unwrap_or(PARTS).min(diff.parts.len());
         for part in diff.parts.iter().take(shown) {
             let name = describe_part(part);

@@ -3,9 +3,9 @@
 use super::ClassSide;
 use super::noise::{Estimate, MIN_VALUES};
 use super::outline::Outline;
-use super::profile::{ClassKind, ClassProfile, TraceProfile};
+use super::profile::{ClassKind, ClassProfile, PathShare, TraceProfile};
 use crate::analysis::events::TrackId;
-use crate::analysis::summary::{PathKind, WorkClass};
+use crate::analysis::summary::WorkClass;
 use crate::hash::HashMap;
 
 /// The traces of one side.
@@ -67,13 +67,12 @@ impl<'p> MergedSide<'p> {
         outline
     }
 
-    /// Returns the time on the critical path by trace, kind and class.
-    pub(super) fn path(&self) -> impl Iterator<Item = (usize, PathKind, Option<u32>, u64)> {
+    /// Returns the time on the critical path of steps or traces, by kind and class.
+    pub(super) fn path(&self, has_steps: bool) -> impl Iterator<Item = PathShare> {
         self.profiles.iter().enumerate().flat_map(move |(trace, profile)| {
-            let shares = profile.path.iter();
-            shares.map(move |(kind, class, ns)| {
-                (trace, *kind, class.and_then(|class| self.class_number(trace, class)), *ns)
-            })
+            let shares = if has_steps { &profile.step_path } else { &profile.span_path };
+            let number = move |class: Option<u32>| class.and_then(|class| self.class_number(trace, class));
+            shares.iter().map(move |(kind, class, ns)| (*kind, number(*class), *ns))
         })
     }
 

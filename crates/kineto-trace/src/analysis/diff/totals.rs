@@ -59,13 +59,9 @@ fn mean_parts(
     has_steps: bool,
 ) -> (u64, Vec<(PartKey, u64)>) {
     let mut sums: HashMap<PartKey, u128> = HashMap::default();
-    for (trace, kind, class, ns) in side.path() {
-        // A side without steps has the path of its trace; one of a trace with steps is that of its steps.
-        let is_counted = !has_steps || side.profiles.get(trace).is_some_and(|profile| !profile.steps.is_empty());
-        if is_counted {
-            let pair = class.and_then(|class| pair_of.get(class as usize).copied().flatten());
-            *sums.entry((kind, pair)).or_default() += u128::from(ns);
-        }
+    for (kind, class, ns) in side.path(has_steps) {
+        let pair = class.and_then(|class| pair_of.get(class as usize).copied().flatten());
+        *sums.entry((kind, pair)).or_default() += u128::from(ns);
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_unstable();

@@ -1,0 +1,225 @@
+//! Tests of what is reported, and of the totals.
+
+use super::*;
+
+#[test]
+fn slower_kernel_is_found_alone() {
+    for seed in 0..5 {
+        let before = Program::model();
+        let mut after = before.clone();
+        after.kernel("kernel_5").ns *= 1.05;
+        let diff = Diff::between(&[before.profile(seed)], &[after.profile(seed + 100)]);
+        assert_eq!(changes(&diff), ["slower kernel_5"], "{seed}: {}", diff.screen().rows(20));
+        assert!(diff.is_slower());
+        let back = Diff::between(&[after.profile(seed + 100)], &[before.profile(seed)]);
+        assert_eq!((changes(&back), back.is_slower()), (vec!["faster kernel_5".to_owned()], false));
+        check_parts(&diff);
+    }
+}
+
+#[test]
+fn slower_operation_and_step_are_found() {
+    let before = Program::model();
+    let mut after = before.clone();
+    after.ops[3].ns *= 60.0;
+    let diff = diff(&before, &after);
+    assert_eq!((changes(&diff), diff.total.verdict), (vec!["slower op_4".to_owned()], ChangeVerdict::Slower));
+    let part = &diff.parts[0];
+    assert_eq!((part.kind, part.name.as_deref()), (PathKind::Operation, Some("op_4")), "{}", diff.screen());
+    check_parts(&diff);
+}
+
+#[test]
+fn equal_traces_have_no_change() {
+    let profile = Program::model().profile(1);
+    let diff = Diff::between(std::slice::from_ref(&profile), std::slice::from_ref(&profile));
+    assert!(
+        diff.classes.iter().all(|change| change.verdict == ChangeVerdict::Same && change.matched == MatchReason::Name)
+    );
+    assert!(changes(&diff).is_empty() && !diff.is_slower() && diff.total.change_ns() == 0);
+    assert!(diff.screen().to_string().starts_with("No change above 3 % and the spread of the steps."));
+    check_parts(&diff);
+}
+
+#[test]
+fn threshold_decides_what_is_reported() {
+    let before = Program { noise: 0.001, ..Program::model() };
+    let mut after = before.clone();
+    after.kernel("kernel_5").ns *= 1.02;
+    let (a, b) = ([before.profile(1)], [after.profile(2)]);
+    assert!(changes(&Diff::between(&a, &b)).is_empty());
+    assert_eq!(changes(&DiffOptions::new().threshold_percent(1.0).compare(&a, &b)), ["slower kernel_5"]);
+}
+
+#[test]
+fn new_and_gone_classes_are_found() {
+    let before = Program::model();
+    let mut after = before.clone();
+    after.ops[0] = op("attention", 90_000.0, &[("flash_fwd", 900.0), ("flash_split", 400_000.0)]);
+    let diff = diff(&before, &after);
+    let expected = ["new flash_split", "new attention", "gone kernel_1", "gone op_1", "new flash_fwd"];
+    let found = changes(&diff);
+    assert!(expected.iter().all(|change| found.iter().any(|found| found == change)), "{found:?}");
+    assert!(diff.classes.iter().all(|change| change.a.is_some() || change.b.is_some()));
+    check_parts(&diff);
+}
+
+#[test]
+fn moved_classes_are_found() {
+    let before = Program::model();
+    let mut stream = before.clone();
+    stream.kernel("kernel_3").stream = 20;
+    let moved = diff(&before, &stream);
+    assert_eq!(changes(&moved), ["moved kernel_3"], "{}", moved.screen());
+    let change = moved.changes().next().unwrap();
+    assert_eq!(change.moves, [ClassMove::Stream("0/7".into(), "0/20".into())]);
+
+    // All streams have another number: none moved.
+    let mut renamed = before.clone();
+    renamed.ops.iter_mut().flat_map(|op| &mut op.kernels).for_each(|kernel| kernel.stream = 20);
+    assert!(changes(&diff(&before, &renamed)).is_empty());
+
+    let mut parent = before.clone();
+    let kernel = parent.ops[2].kernels.remove(0);
+    parent.ops[3].kernels.push(kernel);
+    let moved = diff(&before, &parent);
+    let change = moved.changes().find(|change| change.name() == "kernel_3").unwrap();
+    assert_eq!(
+        (change.verdict, &change.moves[0]),
+        (ChangeVerdict::Moved, &ClassMove::Parent("op_3".into(), "op_4".into()))
+    );
+
+    let mut count = before.clone();
+    let half = Kernel { ns: count.kernel("kernel_12").ns / 2.0, ..count.kernel("kernel_12").clone() };
+    count.ops[11].kernels = vec![half.clone(), half];
+    let moved = diff(&before, &count);
+    let change = moved.changes().find(|change| change.name() == "kernel_12").unwrap();
+    assert_eq!((change.verdict, &change.moves), (ChangeVerdict::Moved, &vec![ClassMove::Count(1.0, 2.0)]));
+}
+
+#[test]
+fn traces_without_steps_compare_events() {
+    let mut before = Program::model();
+    let ops = before.ops.clone();
+    before.ops = (0..30).flat_map(|_| ops.clone()).collect();
+    before.steps = 0;
+    let mut after = before.clone();
+    after
+        .ops
+        .iter_mut()
+        .flat_map(|op| &mut op.kernels)
+        .filter(|kernel| kernel.name == "kernel_5")
+        .for_each(|kernel| kernel.ns *= 1.1);
+    let found = diff(&before, &after);
+    assert_eq!(
+        (found.unit, changes(&found)),
+        (DiffUnit::Trace, vec!["slower kernel_5".to_owned()]),
+        "{}",
+        found.screen()
+    );
+    assert_eq!(found.total.verdict, ChangeVerdict::Same, "one run a side, and a change below the threshold");
+    check_parts(&found);
+
+    // Once is too few.
+    let (before, mut after) = (Program { steps: 0, ..Program::model() }, Program { steps: 0, ..Program::model() });
+    after.ops.iter_mut().flat_map(|op| &mut op.kernels).for_each(|kernel| kernel.ns *= 2.0);
+    let found = diff(&before, &after);
+    assert!(changes(&found).is_empty() && found.total.verdict == ChangeVerdict::TooFew, "{}", found.screen());
+    assert!(found.classes.iter().any(|change| change.verdict == ChangeVerdict::TooFew));
+    check_parts(&found);
+}
+
+#[test]
+fn order_of_events_and_traces_does_not_matter() {
+    let (before, after) = (Program::model(), {
+        let mut after = Program::model();
+        after.kernel("kernel_9").ns *= 1.2;
+        after
+    });
+    let reversed = |json: &str| {
+        let mut trace: serde_json::Value = serde_json::from_str(json).unwrap();
+        trace["traceEvents"].as_array_mut().unwrap().reverse();
+        profile(&trace.to_string())
+    };
+    let (a, b) = (before.json(1), after.json(2));
+    let expected = Diff::between(&[profile(&a)], &[profile(&b)]).to_json();
+    assert_eq!(Diff::between(&[reversed(&a)], &[reversed(&b)]).to_json(), expected);
+    let (one, other) = ([before.profile(1), before.profile(3)], [before.profile(3), before.profile(1)]);
+    let [one, other] = [one, other].map(|a| Diff::between(&a, &[profile(&b)]));
+    assert_eq!(changes(&one), changes(&other));
+    check_parts(&one);
+}
+
+#[test]
+fn hostile_values_are_compared() {
+    let slice = |name: &str, ts: u64, dur: u64| {
+        format!("{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"{name}\",\"pid\":1,\"tid\":1,\"ts\":{ts},\"dur\":{dur}}}")
+    };
+    let step = |n: u64, ts: u64, dur: u64| {
+        slice("", ts, dur)
+            .replace("cpu_op", "user_annotation")
+            .replace("\"name\":\"\"", &format!("\"name\":\"ProfilerStep#{n}\""))
+    };
+    let trace = |events: &[String]| profile(&format!("{{\"traceEvents\": [{}]}}", events.join(",")));
+    let huge = u64::MAX / 1000 - 1;
+    let kinds = [
+        TraceProfile::default(),
+        trace(&[]),
+        trace(&[slice("a", 0, 0)]),
+        trace(&[step(1, 0, 5), slice("a", 1, 2)]),
+        trace(&(0..9).map(|n| step(1, n * 10, 0)).collect::<Vec<_>>()),
+        trace(&(0..9).map(|n| step(7, 5, n * 3)).collect::<Vec<_>>()),
+        trace(
+            &(0..9)
+                .flat_map(|n| [step(n, n * 10, 10), slice("a", n * 10, 0), slice("b", n * 10, 20)])
+                .collect::<Vec<_>>(),
+        ),
+        trace(&[slice("a", 0, huge), slice("a", 1, huge - 1), slice("b", huge, 0)]),
+        trace(&(0..200).map(|n| slice("deep", n, 1_000 - n)).collect::<Vec<_>>()),
+        trace(&(0..50_000).map(|n| slice(if n % 2 == 0 { "a" } else { "b" }, n * 2, 1)).collect::<Vec<_>>()),
+    ];
+    for a in &kinds {
+        for b in &kinds {
+            let diff = Diff::between(std::slice::from_ref(a), std::slice::from_ref(b));
+            check_parts(&diff);
+            assert!(!diff.screen().rows(3).to_string().is_empty());
+            assert!(serde_json::from_str::<serde_json::Value>(&diff.to_json()).is_ok());
+        }
+        let same = Diff::between(std::slice::from_ref(a), std::slice::from_ref(a));
+        assert!(changes(&same).is_empty() && !same.is_slower(), "{same:?}");
+    }
+    assert!(changes(&Diff::between(&[], &[])).is_empty());
+}
+
+#[test]
+fn screen_starts_with_at_most_ten_lines() {
+    let before = Program::model();
+    let mut after = before.clone();
+    after.ops.iter_mut().for_each(|op| op.name += "_v2_of_a_long_name_that_does_not_fit_into_the_line_of_a_screen");
+    after.ops.iter_mut().step_by(2).for_each(|op| op.ns *= 3.0);
+    let diff = diff(&before, &after);
+    let text = diff.screen().to_string();
+    let table = text.lines().position(str::is_empty).unwrap();
+    assert!((2..=10).contains(&table), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(diff.screen().rows(50).to_string().contains("Kernels, copies and fills"));
+}
+
+#[test]
+fn json_has_all_figures() {
+    let before = Program::model();
+    let mut after = before.clone();
+    after.kernel("kernel_5").ns *= 1.2;
+    let json: serde_json::Value = serde_json::from_str(&diff(&before, &after).to_json()).unwrap();
+    assert_eq!(
+        (&json["schema"], &json["per"], &json["is_slower"]),
+        (&"kineto-diff/1".into(), &"step".into(), &true.into())
+    );
+    let first = &json["classes"][0];
+    assert_eq!(
+        (&first["name"], &first["kind"], &first["verdict"]),
+        (&"kernel_5".into(), &"work".into(), &"slower".into())
+    );
+    assert!(first["change_pct"].as_f64().unwrap() > 15.0 && first["a"]["mean_count"] == 1.0, "{first}");
+    assert!(json["total"]["parts"].as_array().is_some_and(|parts| parts.len() > 10));
+}

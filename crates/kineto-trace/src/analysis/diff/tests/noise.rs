@@ -1,0 +1,88 @@
+//! Tests that runs of one program have no changes, however they differ.
+
+use super::*;
+
+/// Compares pairs of runs of one program; returns the false alarms.
+fn false_alarms(runs: impl Fn(&mut Random) -> Program, traces: usize) -> Vec<String> {
+    const PAIRS: u64 = 25;
+
+    let mut alarms = Vec::new();
+    for pair in 0..PAIRS {
+        let mut random = Random::new(pair + 1);
+        let side = |random: &mut Random, first: u64| {
+            (0..traces as u64).map(|n| runs(random).profile(first + n)).collect::<Vec<_>>()
+        };
+        let (a, b) = (side(&mut random, pair * 100), side(&mut random, pair * 100 + 50));
+        let diff = Diff::between(&a, &b);
+        alarms.extend(changes(&diff));
+        alarms.extend((diff.total.verdict == ChangeVerdict::Slower).then(|| format!("total {:?}", diff.total)));
+    }
+    alarms
+}
+
+fn small() -> Program {
+    Program { steps: 30, noise: 0.05, ..Program::model() }
+}
+
+#[test]
+fn independent_noise_is_no_change() {
+    assert_eq!(false_alarms(|_| small(), 1), [""; 0]);
+}
+
+#[test]
+fn correlated_noise_is_no_change() {
+    assert_eq!(false_alarms(|_| Program { memory: 0.8, ..small() }, 1), [""; 0]);
+}
+
+#[test]
+fn drift_between_runs_is_no_change() {
+    // A clock that differs by up to a fifth between runs.
+    let drifting = |random: &mut Random| Program { speed: 0.9 + 0.2 * random.uniform(), ..small() };
+    assert_eq!(false_alarms(drifting, 1), [""; 0]);
+    assert_eq!(false_alarms(drifting, 4), [""; 0]);
+}
+
+#[test]
+fn operations_that_differ_between_runs_are_no_change() {
+    // The layout of memory, for example, differs between runs.
+    let layout = |random: &mut Random| {
+        let mut program = small();
+        program.ops.iter_mut().for_each(|op| {
+            op.ns *= 1.0 + 0.04 * random.normal();
+            op.kernels.iter_mut().for_each(|kernel| kernel.ns *= 1.0 + 0.04 * random.normal());
+        });
+        program
+    };
+    assert_eq!(false_alarms(layout, 1), [""; 0]);
+    assert_eq!(false_alarms(layout, 5), [""; 0]);
+}
+
+#[test]
+fn slow_run_counts_only_with_several_runs() {
+    let before = small();
+    let after = Program { speed: 1.2, ..small() };
+    let one = diff(&before, &after);
+    assert!(changes(&one).is_empty() && one.total.verdict == ChangeVerdict::Drift, "{}", one.screen());
+    assert!(one.host_drift_percent > 15.0 && one.device_drift_percent > 15.0, "{one:?}");
+    assert!(one.screen().to_string().contains("Most classes of devices changed alike, by +"));
+    let side = |program: &Program, first: u64| (first..first + 5).map(|seed| program.profile(seed)).collect::<Vec<_>>();
+    let several = Diff::between(&side(&before, 1), &side(&after, 10));
+    assert!(several.is_slower() && several.total.verdict == ChangeVerdict::Slower, "{}", several.screen());
+}
+
+#[test]
+fn outliers_hide_no_change() {
+    // The first step warms up, and a neighbour disturbs others.
+    let before = Program { steps: 50, ..Program::model() };
+    let mut after = before.clone();
+    after.kernel("kernel_7").ns *= 1.1;
+    let disturb = |profile: TraceProfile| {
+        let mut profile = profile;
+        for class in &mut profile.classes {
+            class.steps.iter_mut().step_by(17).for_each(|share| share.ns *= 30);
+        }
+        profile
+    };
+    let diff = Diff::between(&[disturb(before.profile(1))], &[after.profile(2)]);
+    assert_eq!(changes(&diff), ["slower kernel_7"], "{}", diff.screen());
+}
