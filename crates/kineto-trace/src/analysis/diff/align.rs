@@ -11,7 +11,7 @@ const SAME_NAME: f64 = 3.0;
 const MIN_LIKENESS: f64 = 0.35;
 
 /// The share of two lists that must match, and their mean likeness, for lists of other names to be the same work.
-const MIN_COHERENCE: f64 = 0.6;
+const MIN_COHERENCE: f64 = 0.7;
 
 /// The least number of nodes and pieces of device work that show that two lists are the same work.
 const MIN_EVIDENCE: u64 = 3;
@@ -213,20 +213,21 @@ impl<'s> Alignment<'s> {
 
     fn work_likeness(&self, a: u32, b: u32) -> Option<f64> {
         let (a, b) = (self.a.node(a)?, self.b.node(b)?);
-        let threads = match (a.threads, b.threads) {
-            (0, _) | (_, 0) => 0.5,
-            (threads_a, threads_b) => ratio(threads_a, threads_b),
-        };
-        let each = ratio(a.ns / a.count.max(1), b.ns / b.count.max(1));
-        Some(0.6 * each.max(if threads == 1.0 { 0.5 } else { 0.0 }) + 0.2 * threads + 0.2 * ratio(a.count, b.count))
+        let (each, count) = (ratio(a.ns / a.count.max(1), b.ns / b.count.max(1)), ratio(a.count, b.count));
+        Some(match (a.threads, b.threads) {
+            (0, _) | (_, 0) => 0.9 * each + 0.1 * count,
+            // The same grid does the same work, however fast.
+            (threads_a, threads_b) if threads_a == threads_b => 0.7 * each.max(0.5) + 0.2 + 0.1 * count,
+            (threads_a, threads_b) => 0.8 * each + 0.1 * ratio(threads_a, threads_b) + 0.1 * count,
+        })
     }
 
     fn scope_likeness(&self, a: u32, b: u32) -> Option<f64> {
         let (a, b) = (self.a.total(a), self.b.total(b));
         match (a.work_count, b.work_count) {
-            (0, 0) => Some(0.6 * ratio(a.ns, b.ns) + 0.4 * ratio(a.nodes, b.nodes)),
+            (0, 0) => Some(0.8 * ratio(a.ns, b.ns) + 0.2 * ratio(a.nodes, b.nodes)),
             (0, _) | (_, 0) => None,
-            (count_a, count_b) => Some(0.6 * ratio(a.work_ns, b.work_ns) + 0.4 * ratio(count_a, count_b)),
+            (count_a, count_b) => Some(0.8 * ratio(a.work_ns, b.work_ns) + 0.2 * ratio(count_a, count_b)),
         }
     }
 

@@ -67,6 +67,7 @@ fn class_side_json(side: &ClassSide) -> Value {
         "with_children": micros(side.with_children_ns),
         "mean_count": rounded(side.mean_count),
         "mean": micros(side.mean_ns),
+        "typical": side.typical_ns.map(micros),
     })
 }
 

@@ -169,6 +169,16 @@ pub struct ClassSide {
     pub mean_count: f64,
     /// The mean time of a step or trace, rounded down.
     pub mean_ns: u64,
+    /// The trimmed mean of the steps, which outliers do not distort. `None` if it occurs in less than half of the steps of either side,
+    /// or without steps.
+    pub typical_ns: Option<u64>,
+}
+
+impl ClassSide {
+    /// Returns the trimmed mean of a step if there is one, else the mean time of a step or trace, in nanoseconds.
+    pub fn per_unit_ns(&self) -> u64 {
+        self.typical_ns.unwrap_or(self.mean_ns)
+    }
 }
 
 /// How two classes were matched.
@@ -274,10 +284,10 @@ impl ClassChange {
         names.first().map_or("", String::as_str)
     }
 
-    /// Returns the change of the mean time of a step or trace, in nanoseconds.
+    /// Returns the change of the time of a step or trace ([`ClassSide::per_unit_ns`]), in nanoseconds.
     pub fn change_ns(&self) -> i64 {
-        let mean = |side: &Option<ClassSide>| side.as_ref().map_or(0, |side| side.mean_ns);
-        signed_change(mean(&self.a), mean(&self.b))
+        let time = |side: &Option<ClassSide>| side.as_ref().map_or(0, ClassSide::per_unit_ns);
+        signed_change(time(&self.a), time(&self.b))
     }
 }
 

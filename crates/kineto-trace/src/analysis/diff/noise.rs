@@ -72,17 +72,26 @@ impl Estimate {
 }
 
 /// Returns by how much correlation of successive values raises the variance of their mean; at least 1.
+///
+/// A sum of estimated autocorrelations is too low for few values, so that of a process of first order with the same first
+/// autocorrelation, corrected for its bias (Kendall 1954), is used if it is higher.
 fn correlation_scale(values: &[f64], center: f64, squares: f64) -> f64 {
+    /// A first autocorrelation above this cannot be told from a trend.
+    const MAX_CORRELATION: f64 = 0.95;
+
     if squares <= 0.0 {
         return 1.0;
     }
-    let lags = values.len().isqrt();
+    let (lags, count) = (values.len().isqrt(), values.len() as f64);
     let correlation = |lag: usize| {
         let later = values.iter().skip(lag);
         values.iter().zip(later).map(|(a, b)| (a - center) * (b - center)).sum::<f64>() / squares
     };
     let weight = |lag: usize| 1.0 - lag as f64 / (lags + 1) as f64;
-    (1.0 + 2.0 * (1..=lags).map(|lag| weight(lag) * correlation(lag)).sum::<f64>()).max(1.0)
+    let first = correlation(1);
+    let first = (first + (1.0 + 3.0 * first.max(0.0)) / count).clamp(0.0, MAX_CORRELATION);
+    let of_lags = 1.0 + 2.0 * (1..=lags).map(|lag| weight(lag) * correlation(lag)).sum::<f64>();
+    of_lags.max((1.0 + first) / (1.0 - first))
 }
 
 /// The ratio of two means, as a logarithm, and how well it is known.
@@ -128,6 +137,13 @@ fn combined_freedom(parts: &[(f64, f64); 2]) -> f64 {
     if squares > 0.0 { (sum.powi(2) / squares).max(1.0) } else { f64::INFINITY }
 }
 
+/// The deviation of the ratio of two runs that is expected on the host, whatever their steps show: layout of memory and code, for
+/// example (Mytkowicz et al. 2009, "Producing wrong data without doing anything obviously wrong").
+pub(super) const HOST_RUN_DEVIATION: f64 = 0.01;
+
+/// The same for devices.
+pub(super) const DEVICE_RUN_DEVIATION: f64 = 0.005;
+
 /// What all classes of one place share: one run was slower as a whole, by its clocks or by the load of its machine.
 ///
 /// One run a side does not show how runs differ, but the classes do: if the median class changed, or if classes scatter more than
@@ -147,18 +163,26 @@ impl Drift {
     /// The fewest classes that show a drift.
     const MIN_CLASSES: usize = 4;
 
-    pub(super) fn from_ratios(ratios: &[LogRatio]) -> Drift {
+    /// Returns the drift that ratios show, with at least an expected deviation between runs.
+    pub(super) fn from_ratios(ratios: &[LogRatio], expected: f64) -> Drift {
         /// The factor from the median absolute deviation to the standard deviation of a normal distribution.
         const TO_DEVIATION: f64 = 1.4826;
 
+        /// The degrees of freedom of that deviation, for each class (Rousseeuw and Croux 1993: its efficiency is 37 %).
+        const EFFICIENCY: f64 = 0.37;
+
+        let floor = Drift { center: 0.0, variance: expected.powi(2), freedom: f64::INFINITY };
         if ratios.len() < Drift::MIN_CLASSES {
-            return Drift::NONE;
+            return floor;
         }
         let center = median(ratios.iter().map(|ratio| ratio.value));
         let deviation = TO_DEVIATION * median(ratios.iter().map(|ratio| (ratio.value - center).abs()));
         let explained = median(ratios.iter().map(|ratio| ratio.variance));
-        let variance = (deviation.powi(2) - explained).max(0.0);
-        Drift { center, variance, freedom: (ratios.len() - 1) as f64 }
+        let variance = deviation.powi(2) - explained;
+        if variance <= floor.variance {
+            return Drift { center, ..floor };
+        }
+        Drift { center, variance, freedom: EFFICIENCY * (ratios.len() - 1) as f64 }
     }
 
     /// Returns a drift that covers both.
@@ -305,10 +329,11 @@ mod tests {
     #[test]
     fn common_change_is_drift() {
         let ratio = |value: f64| LogRatio { value, variance: 1e-6, freedom: 20.0 };
-        let drift = Drift::from_ratios(&[0.099, 0.1, 0.101, 0.1, 0.3].map(ratio));
+        let drift = Drift::from_ratios(&[0.099, 0.1, 0.101, 0.1, 0.3].map(ratio), 0.01);
         assert!((drift.center - 0.1).abs() < 1e-9, "{drift:?}");
         assert_eq!(ratio(0.1).without_drift(&drift).value, 0.0);
         assert!((ratio(0.3).without_drift(&drift).value - 0.2).abs() < 1e-9);
-        assert_eq!(Drift::from_ratios(&[0.1, 0.1].map(ratio)), Drift::NONE);
+        let few = Drift::from_ratios(&[0.1, 0.1].map(ratio), 0.01);
+        assert_eq!((few.center, few.variance), (0.0, 1e-4));
     }
 }

@@ -81,7 +81,7 @@ impl<'d> DiffScreen<'d> {
 
     fn write_class(&self, f: &mut Formatter<'_>, change: &ClassChange) -> fmt::Result {
         let mean = |side: &Option<super::ClassSide>| {
-            side.as_ref().map_or_else(|| "-".to_owned(), |side| format_ns(side.mean_ns))
+            side.as_ref().map_or_else(|| "-".to_owned(), |side| format_ns(side.per_unit_ns()))
         };
         let percent = change.change_percent.map_or_else(String::new, format_percent);
         let name = format!("{}{}", describe_class(change), describe_match(change));
@@ -115,8 +115,9 @@ impl<'d> DiffScreen<'d> {
             DiffUnit::Step => format!("{} and {} steps", diff.a.steps, diff.b.steps),
             DiffUnit::Trace => format!("{} and {} traces", diff.a.traces, diff.b.traces),
         };
-        let percent =
-            total.change_percent.map_or_else(String::new, |percent| format!(" ({})", format_percent(percent)));
+        let percent = total
+            .change_percent
+            .map_or_else(String::new, |percent| format!(" ({} without outliers)", format_percent(percent)));
         self.write_heading(
             f,
             &format!(

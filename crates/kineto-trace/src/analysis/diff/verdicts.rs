@@ -1,11 +1,13 @@
 //! Decides for each class, and for the total, what its change is.
 
 use super::matching::{ClassPair, match_classes};
-use super::noise::{Drift, Estimate, FALSE_ALARM, LogRatio, MIN_VALUES, correct_for_number};
+use super::noise::{
+    DEVICE_RUN_DEVIATION, Drift, Estimate, FALSE_ALARM, HOST_RUN_DEVIATION, LogRatio, MIN_VALUES, correct_for_number,
+};
 use super::profile::ClassKind;
 use super::sides::{MergedSide, to_shares};
 use super::totals::divide_totals;
-use super::{ChangeVerdict, ClassChange, ClassMove, Diff, DiffSide, DiffTotal, DiffUnit, MatchReason};
+use super::{ChangeVerdict, ClassChange, ClassMove, ClassSide, Diff, DiffSide, DiffTotal, DiffUnit, MatchReason};
 use crate::analysis::events::TrackId;
 use crate::hash::HashMap;
 use std::cmp::Reverse;
@@ -13,21 +15,29 @@ use std::cmp::Reverse;
 /// The share of events or time that must be elsewhere for a class to have moved.
 const MIN_MOVED: f64 = 0.25;
 
+/// The mean change of an event's time that the clock and the cost of recording may cause, in nanoseconds: on the host, on devices.
+const RESOLUTION_NS: [u64; 2] = [50, 10];
+
 /// Compares two sides.
 pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_percent: f64) -> Diff {
     // Fewer steps than that show no spread.
     let has_steps = a.steps().min(b.steps()) >= MIN_VALUES as u64;
     let pairs = match_classes(a, b);
     let comparison = Comparison { a, b, has_steps };
-    let ratios: Vec<_> = pairs.iter().map(|pair| comparison.class_ratio(pair)).collect();
+    let estimates: Vec<_> = pairs.iter().map(|pair| comparison.class_estimates(pair)).collect();
+    let ratios: Vec<_> = estimates.iter().map(ClassEstimates::ratio).collect();
     let drifts = comparison.drifts(&pairs, &ratios);
     let total_ratio = log_ratio(a.estimate_total(has_steps), b.estimate_total(has_steps));
     let all = pairs.iter().zip(&ratios).map(|(pair, ratio)| ratio.map(|ratio| (ratio, drifts[comparison.place(pair)])));
     let all: Vec<_> = all.chain([total_ratio.map(|ratio| (ratio, drifts[0].covering(drifts[1])))]).collect();
     let tests = test_ratios(&all, threshold_percent / 100.0);
 
-    let mut classes: Vec<ClassChange> =
-        pairs.iter().zip(&tests).map(|(pair, test)| comparison.class_change(pair, test, threshold_percent)).collect();
+    let class_change = |((pair, test), estimates)| {
+        let mut change = comparison.class_change(pair, test, threshold_percent);
+        ClassEstimates::add_typical_times(estimates, &mut change);
+        change
+    };
+    let mut classes: Vec<ClassChange> = pairs.iter().zip(&tests).zip(&estimates).map(class_change).collect();
     let ([a_ns, b_ns], parts) = divide_totals((a, b), &pairs, &classes, has_steps);
     let change_ns = |change: &ClassChange| Reverse(change.change_ns().unsigned_abs());
     classes.sort_by(|a, b| {
@@ -99,6 +109,33 @@ fn log_ratio(a: Option<Estimate>, b: Option<Estimate>) -> Option<LogRatio> {
     Some(LogRatio::new(&a?, &b?))
 }
 
+/// The share of steps in which a class must occur for its absence to count as a time of 0.
+const MOST_STEPS: f64 = 0.5;
+
+/// The means of both sides of a class, if there are enough values.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClassEstimates {
+    means: [Option<Estimate>; 2],
+    /// Whether they are of all steps, and not of events or of the steps in which it occurs.
+    are_of_steps: bool,
+}
+
+impl ClassEstimates {
+    fn ratio(&self) -> Option<LogRatio> {
+        let [a, b] = self.means;
+        log_ratio(a, b)
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
+    fn add_typical_times(&self, change: &mut ClassChange) {
+        for (side, mean) in [&mut change.a, &mut change.b].into_iter().zip(self.means) {
+            if let Some(side) = side {
+                side.typical_ns = mean.filter(|_| self.are_of_steps).map(|mean| mean.mean.round() as u64);
+            }
+        }
+    }
+}
+
 /// Two sides that are compared.
 struct Comparison<'c, 'p> {
     a: &'c MergedSide<'p>,
@@ -118,20 +155,24 @@ impl Comparison<'_, '_> {
         usize::from(self.kind(pair).is_on_device())
     }
 
-    /// Returns the ratio of the mean times of a pair: in a step, or of one event.
-    fn class_ratio(&self, pair: &ClassPair) -> Option<LogRatio> {
-        /// The share of steps in which a class must occur for its absence to count as a time of 0.
-        const MOST_STEPS: f64 = 0.5;
-
+    /// Estimates the mean times of both sides of a pair: in a step, or of one event.
+    fn class_estimates(&self, pair: &ClassPair) -> ClassEstimates {
+        let none = ClassEstimates::default();
         if pair.a.is_empty() || pair.b.is_empty() {
-            return None;
+            return none;
         }
         let shares = [(self.a, &pair.a), (self.b, &pair.b)].map(|(side, list)| side.step_share(list));
-        if self.has_steps && shares.iter().any(|share| *share > 0.0) {
+        let means = if self.has_steps && shares.iter().any(|share| *share > 0.0) {
             let fills = shares.iter().any(|share| *share >= MOST_STEPS);
-            return log_ratio(self.a.estimate_steps(&pair.a, fills), self.b.estimate_steps(&pair.b, fills));
-        }
-        log_ratio(self.a.estimate_occurrences(&pair.a), self.b.estimate_occurrences(&pair.b))
+            let means = [self.a.estimate_steps(&pair.a, fills), self.b.estimate_steps(&pair.b, fills)];
+            if fills && means.iter().all(Option::is_some) {
+                return ClassEstimates { means, are_of_steps: true };
+            }
+            means
+        } else {
+            [self.a.estimate_occurrences(&pair.a), self.b.estimate_occurrences(&pair.b)]
+        };
+        ClassEstimates { means, ..none }
     }
 
     /// Returns the drift of the host and of devices; none if both sides have enough traces to show how runs differ.
@@ -139,11 +180,11 @@ impl Comparison<'_, '_> {
         if self.a.profiles.len().min(self.b.profiles.len()) >= MIN_VALUES {
             return [Drift::NONE; 2];
         }
-        [0, 1].map(|place| {
+        [(0, HOST_RUN_DEVIATION), (1, DEVICE_RUN_DEVIATION)].map(|(place, expected)| {
             let of_place = pairs.iter().zip(ratios).filter(|(pair, _)| self.place(pair) == place);
             // An annotation on a device contains the work.
             let exclusive = of_place.filter(|(pair, _)| self.kind(pair) != ClassKind::DeviceAnnotation);
-            Drift::from_ratios(&exclusive.filter_map(|(_, ratio)| *ratio).collect::<Vec<_>>())
+            Drift::from_ratios(&exclusive.filter_map(|(_, ratio)| *ratio).collect::<Vec<_>>(), expected)
         })
     }
 
@@ -163,6 +204,7 @@ impl Comparison<'_, '_> {
             (None, _) | (_, None) => ChangeVerdict::TooFew,
             (Some(a), Some(b)) => match test.verdict {
                 Some(ChangeVerdict::Same) | None if !moves.is_empty() => ChangeVerdict::Moved,
+                Some(verdict) if verdict.is_change() && self.is_unresolved(pair, a, b) => ChangeVerdict::Noise,
                 Some(verdict) => verdict,
                 None if self.mean_change_percent(a.mean_ns, b.mean_ns) < threshold_percent => ChangeVerdict::Same,
                 None => ChangeVerdict::TooFew,
@@ -183,10 +225,19 @@ impl Comparison<'_, '_> {
         }
     }
 
+    /// Returns whether the time of an event changed by less than can be measured.
+    fn is_unresolved(&self, pair: &ClassPair, a: &ClassSide, b: &ClassSide) -> bool {
+        let mean = |side: &ClassSide| side.total_ns / side.count.max(1);
+        // What changed is then the number of events.
+        let is_same_count = a.mean_count.max(b.mean_count) <= 1.5 * a.mean_count.min(b.mean_count);
+        let resolution = RESOLUTION_NS.get(self.place(pair)).copied().unwrap_or(0);
+        is_same_count && mean(a).abs_diff(mean(b)) < resolution
+    }
+
     /// Returns whether the absence of a class on the other side is no chance: it occurs in most steps, or outside of steps.
     fn is_frequent(&self, side: &MergedSide<'_>, list: &[u32]) -> bool {
         let share = side.step_share(list);
-        !self.has_steps || share == 0.0 || share >= 0.5
+        !self.has_steps || share == 0.0 || share >= MOST_STEPS
     }
 
     fn moves(&self, pair: &ClassPair, threshold_percent: f64) -> Vec<ClassMove> {
