@@ -22,6 +22,8 @@ pub(super) struct Estimate {
     pub(super) variance: f64,
     /// The degrees of freedom of the variance.
     pub(super) freedom: f64,
+    /// The tenth percentile of the values.
+    pub(super) low: f64,
 }
 
 impl Estimate {
@@ -44,7 +46,8 @@ impl Estimate {
         let squares: f64 = limited.iter().map(|value| (value - center).powi(2)).sum();
         let scale = correlation_scale(&limited, center, squares);
         let variance = squares / (left * (left - 1.0)) * scale;
-        Some(Estimate { mean, variance, freedom: (left / scale - 1.0).max(1.0) })
+        let low = sorted.get(values.len() / 10).copied()?;
+        Some(Estimate { mean, variance, freedom: (left / scale - 1.0).max(1.0), low })
     }
 
     /// Combines the files of one side. The larger of the spread within and between files counts.
@@ -60,7 +63,8 @@ impl Estimate {
                 let between =
                     files.iter().map(|file| (file.mean - mean).powi(2)).sum::<f64>() / (count * (count - 1.0));
                 let (variance, freedom) = if between > within { (between, count - 1.0) } else { (within, freedom) };
-                Some(Estimate { mean, variance, freedom })
+                let low = files.iter().map(|file| file.low).sum::<f64>() / count;
+                Some(Estimate { mean, variance, freedom, low })
             }
         }
     }
@@ -100,25 +104,35 @@ pub(super) struct LogRatio {
     pub(super) value: f64,
     pub(super) variance: f64,
     freedom: f64,
+    /// The logarithm of the ratio of the tenth percentiles.
+    low: f64,
 }
 
 impl LogRatio {
     pub(super) fn new(a: &Estimate, b: &Estimate) -> LogRatio {
         let parts = [(a.log_variance(), a.freedom), (b.log_variance(), b.freedom)];
         let value = (b.mean.max(1.0) / a.mean.max(1.0)).ln();
-        LogRatio { value, variance: parts[0].0 + parts[1].0, freedom: combined_freedom(&parts) }
+        let low = (b.low.max(1.0) / a.low.max(1.0)).ln();
+        LogRatio { value, variance: parts[0].0 + parts[1].0, freedom: combined_freedom(&parts), low }
     }
 
     /// Returns the ratio that is left after a drift that all classes share, with the drift's spread.
     pub(super) fn without_drift(self, drift: &Drift) -> LogRatio {
         let parts = [(self.variance, self.freedom), (drift.variance, drift.freedom)];
         let value = self.value - self.value.clamp(drift.center.min(0.0), drift.center.max(0.0));
-        LogRatio { value, variance: self.variance + drift.variance, freedom: combined_freedom(&parts) }
+        LogRatio { value, variance: self.variance + drift.variance, freedom: combined_freedom(&parts), ..self }
     }
 
     /// Returns the relative change.
     pub(super) fn change(&self) -> f64 {
         self.value.exp() - 1.0
+    }
+
+    /// Returns whether the fastest values changed in the same direction, and at least half as much.
+    ///
+    /// Neighbours on a machine slow down some values, but hardly the fastest; a program that is slower always is.
+    pub(super) fn is_of_all_values(&self) -> bool {
+        self.low * self.value >= 0.5 * self.value * self.value
     }
 
     /// Returns the probability of such a ratio if both means are equal.
@@ -163,11 +177,17 @@ impl Drift {
     /// The fewest classes that show a drift.
     const MIN_CLASSES: usize = 4;
 
-    /// Returns the drift that ratios show, with at least an expected deviation between runs.
-    pub(super) fn from_ratios(ratios: &[LogRatio], expected: f64) -> Drift {
+    /// Returns the drift that ratios of classes of several kinds show, with at least an expected deviation between runs.
+    ///
+    /// The kind that scatters most decides: calls, for example, may scatter less than operations.
+    pub(super) fn from_ratios<K: Copy + Eq>(ratios: &[(K, LogRatio)], expected: f64) -> Drift {
         /// The factor from the median absolute deviation to the standard deviation of a normal distribution.
         const TO_DEVIATION: f64 = 1.4826;
 
+        /// The largest drift, as a logarithm: a factor of 1.5. More is no clock, and no neighbour that leaves the fastest values slow.
+        const MAX_DRIFT: f64 = 0.405;
+        /// The largest deviation between runs that is not a change of many classes.
+        const MAX_SCATTER: f64 = 0.1;
         /// The degrees of freedom of that deviation, for each class (Rousseeuw and Croux 1993: its efficiency is 37 %).
         const EFFICIENCY: f64 = 0.37;
 
@@ -175,14 +195,20 @@ impl Drift {
         if ratios.len() < Drift::MIN_CLASSES {
             return floor;
         }
-        let center = median(ratios.iter().map(|ratio| ratio.value));
-        let deviation = TO_DEVIATION * median(ratios.iter().map(|ratio| (ratio.value - center).abs()));
-        let explained = median(ratios.iter().map(|ratio| ratio.variance));
-        let variance = deviation.powi(2) - explained;
-        if variance <= floor.variance {
-            return Drift { center, ..floor };
-        }
-        Drift { center, variance, freedom: EFFICIENCY * (ratios.len() - 1) as f64 }
+        let center = median(ratios.iter().map(|(_, ratio)| ratio.value)).clamp(-MAX_DRIFT, MAX_DRIFT);
+        let floor = Drift { center, ..floor };
+        let scatter = |kind: K| {
+            let of_kind = || ratios.iter().filter(|(of, _)| *of == kind).map(|(_, ratio)| ratio);
+            let deviation = TO_DEVIATION * median(of_kind().map(|ratio| (ratio.value - center).abs()));
+            let explained = median(of_kind().map(|ratio| ratio.variance));
+            (deviation.powi(2) - explained, of_kind().count())
+        };
+        let all = ratios.iter().map(|(kind, _)| scatter(*kind)).filter(|(_, count)| *count >= Drift::MIN_CLASSES);
+        let widest = all.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(variance, _)| *variance > floor.variance);
+        widest.map_or(floor, |(variance, count)| match MAX_SCATTER.powi(2) {
+            most if variance > most => Drift { center, variance: most, freedom: f64::INFINITY },
+            _ => Drift { center, variance, freedom: EFFICIENCY * (count - 1) as f64 },
+        })
     }
 
     /// Returns a drift that covers both.
@@ -193,12 +219,14 @@ impl Drift {
     }
 }
 
+/// Returns the median; of two values in the middle the one nearer to 0.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = |at: usize| sorted.get(at).copied().unwrap_or(0.0);
     let half = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { middle(half) } else { (middle(half.saturating_sub(1)) + middle(half)) / 2.0 }
+    let (low, high) = (middle(sorted.len().saturating_sub(1) / 2), middle(half));
+    if low.abs() < high.abs() { low } else { high }
 }
 
 /// Returns the probabilities corrected for their number by Holm's method, in the same order.
@@ -319,7 +347,7 @@ mod tests {
 
     #[test]
     fn spread_between_files_counts() {
-        let file = |mean: f64| Estimate { mean, variance: 0.01, freedom: 20.0 };
+        let file = |mean: f64| Estimate { mean, variance: 0.01, freedom: 20.0, low: mean };
         let (near, far) = ([100.0, 100.1].map(file), [100.0, 110.0].map(file));
         let (near, far) = (Estimate::from_files(&near).unwrap(), Estimate::from_files(&far).unwrap());
         assert_eq!((near.mean, near.freedom), (100.05, 40.0));
@@ -328,12 +356,13 @@ mod tests {
 
     #[test]
     fn common_change_is_drift() {
-        let ratio = |value: f64| LogRatio { value, variance: 1e-6, freedom: 20.0 };
-        let drift = Drift::from_ratios(&[0.099, 0.1, 0.101, 0.1, 0.3].map(ratio), 0.01);
+        let ratio = |value: f64| LogRatio { value, variance: 1e-6, freedom: 20.0, low: value };
+        let of_kind = |value: f64| ((), ratio(value));
+        let drift = Drift::from_ratios(&[0.099, 0.1, 0.101, 0.1, 0.3].map(of_kind), 0.01);
         assert!((drift.center - 0.1).abs() < 1e-9, "{drift:?}");
         assert_eq!(ratio(0.1).without_drift(&drift).value, 0.0);
         assert!((ratio(0.3).without_drift(&drift).value - 0.2).abs() < 1e-9);
-        let few = Drift::from_ratios(&[0.1, 0.1].map(ratio), 0.01);
+        let few = Drift::from_ratios(&[0.1, 0.1].map(of_kind), 0.01);
         assert_eq!((few.center, few.variance), (0.0, 1e-4));
     }
 }

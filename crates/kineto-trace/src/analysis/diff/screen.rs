@@ -121,7 +121,7 @@ impl<'d> DiffScreen<'d> {
         self.write_heading(
             f,
             &format!(
-                "Mean {}: {} -> {}, {}{percent}: {}; {counts}",
+                "Mean {}: {} -> {}, {}{percent}: {}",
                 diff.unit.as_str(),
                 format_ns(total.a_ns),
                 format_ns(total.b_ns),
@@ -129,6 +129,7 @@ impl<'d> DiffScreen<'d> {
                 total.verdict.explanation(),
             ),
         )?;
+        writeln!(f, "  {counts}; parts of the critical path, which add up to the change:")?;
         let shown = self.rows.unwrap_or(PARTS).min(diff.parts.len());
         for part in diff.parts.iter().take(shown) {
             let name = describe_part(part);
@@ -143,10 +144,10 @@ impl<'d> DiffScreen<'d> {
         }
         for (place, drift) in [("the host", diff.host_drift_percent), ("devices", diff.device_drift_percent)] {
             if drift.abs() >= diff.threshold_percent {
+                let percent = format_percent(drift);
                 writeln!(
                     f,
-                    "Most classes of {place} changed alike, by {}: compare four or more runs a side to rule out clocks and load.",
-                    format_percent(drift)
+                    "Most classes of {place} changed alike ({percent}): four or more runs a side rule out clocks and load"
                 )?;
             }
         }

@@ -15,8 +15,8 @@ use std::cmp::Reverse;
 /// The share of events or time that must be elsewhere for a class to have moved.
 const MIN_MOVED: f64 = 0.25;
 
-/// The mean change of an event's time that the clock and the cost of recording may cause, in nanoseconds: on the host, on devices.
-const RESOLUTION_NS: [u64; 2] = [50, 10];
+/// The change of an event's time that the clock and the cost of recording may cause, in nanoseconds: on the host, on devices.
+const RESOLUTION_NS: [f64; 2] = [350.0, 10.0];
 
 /// Compares two sides.
 pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_percent: f64) -> Diff {
@@ -32,11 +32,7 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     let all: Vec<_> = all.chain([total_ratio.map(|ratio| (ratio, drifts[0].covering(drifts[1])))]).collect();
     let tests = test_ratios(&all, threshold_percent / 100.0);
 
-    let class_change = |((pair, test), estimates)| {
-        let mut change = comparison.class_change(pair, test, threshold_percent);
-        ClassEstimates::add_typical_times(estimates, &mut change);
-        change
-    };
+    let class_change = |((pair, test), estimates)| comparison.class_change(pair, test, estimates, threshold_percent);
     let mut classes: Vec<ClassChange> = pairs.iter().zip(&tests).zip(&estimates).map(class_change).collect();
     let ([a_ns, b_ns], parts) = divide_totals((a, b), &pairs, &classes, has_steps);
     let change_ns = |change: &ClassChange| Reverse(change.change_ns().unsigned_abs());
@@ -88,6 +84,7 @@ fn test_ratios(all: &[Option<(LogRatio, Drift)>], threshold: f64) -> Vec<RatioTe
             let exceeds = |ratio: &LogRatio| ratio.change().abs() >= threshold && ratio.change() != 0.0;
             let verdict = match () {
                 () if !exceeds(ratio) => ChangeVerdict::Same,
+                () if !ratio.is_of_all_values() => ChangeVerdict::Noise,
                 () if exceeds(left) && *probability < FALSE_ALARM => {
                     if ratio.value > 0.0 {
                         ChangeVerdict::Slower
@@ -126,13 +123,11 @@ impl ClassEstimates {
         log_ratio(a, b)
     }
 
+    /// Returns the trimmed mean of the steps of a side.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
-    fn add_typical_times(&self, change: &mut ClassChange) {
-        for (side, mean) in [&mut change.a, &mut change.b].into_iter().zip(self.means) {
-            if let Some(side) = side {
-                side.typical_ns = mean.filter(|_| self.are_of_steps).map(|mean| mean.mean.round() as u64);
-            }
-        }
+    fn typical_ns(&self, side: usize) -> Option<u64> {
+        let mean = self.means.get(side).copied().flatten().filter(|_| self.are_of_steps);
+        mean.map(|mean| mean.mean.round() as u64)
     }
 }
 
@@ -184,7 +179,10 @@ impl Comparison<'_, '_> {
             let of_place = pairs.iter().zip(ratios).filter(|(pair, _)| self.place(pair) == place);
             // An annotation on a device contains the work.
             let exclusive = of_place.filter(|(pair, _)| self.kind(pair) != ClassKind::DeviceAnnotation);
-            Drift::from_ratios(&exclusive.filter_map(|(_, ratio)| *ratio).collect::<Vec<_>>(), expected)
+            Drift::from_ratios(
+                &exclusive.filter_map(|(pair, ratio)| Some((self.kind(pair), (*ratio)?))).collect::<Vec<_>>(),
+                expected,
+            )
         })
     }
 
@@ -193,10 +191,19 @@ impl Comparison<'_, '_> {
         a_ns.abs_diff(b_ns) as f64 * 100.0 / a_ns.max(1) as f64
     }
 
-    fn class_change(&self, pair: &ClassPair, test: &RatioTest, threshold_percent: f64) -> ClassChange {
-        let figures =
-            |side: &MergedSide<'_>, list: &[u32]| (!list.is_empty()).then(|| side.figures(list, self.has_steps));
-        let (a, b) = (figures(self.a, &pair.a), figures(self.b, &pair.b));
+    fn class_change(
+        &self,
+        pair: &ClassPair,
+        test: &RatioTest,
+        estimates: &ClassEstimates,
+        threshold_percent: f64,
+    ) -> ClassChange {
+        let figures = |side: &MergedSide<'_>, list: &[u32], number| {
+            let figures =
+                || ClassSide { typical_ns: estimates.typical_ns(number), ..side.figures(list, self.has_steps) };
+            (!list.is_empty()).then(figures)
+        };
+        let (a, b) = (figures(self.a, &pair.a, 0), figures(self.b, &pair.b, 1));
         let moves = if a.is_some() && b.is_some() { self.moves(pair, threshold_percent) } else { Vec::new() };
         let verdict = match (&a, &b) {
             (None, _) if self.is_frequent(self.b, &pair.b) => ChangeVerdict::New,
@@ -226,12 +233,13 @@ impl Comparison<'_, '_> {
     }
 
     /// Returns whether the time of an event changed by less than can be measured.
+    #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
     fn is_unresolved(&self, pair: &ClassPair, a: &ClassSide, b: &ClassSide) -> bool {
-        let mean = |side: &ClassSide| side.total_ns / side.count.max(1);
-        // What changed is then the number of events.
+        // If their number changed more, the time of each does not matter.
         let is_same_count = a.mean_count.max(b.mean_count) <= 1.5 * a.mean_count.min(b.mean_count);
-        let resolution = RESOLUTION_NS.get(self.place(pair)).copied().unwrap_or(0);
-        is_same_count && mean(a).abs_diff(mean(b)) < resolution
+        let each = |side: &ClassSide| side.per_unit_ns() as f64 / side.mean_count.max(1.0);
+        let resolution = RESOLUTION_NS.get(self.place(pair)).copied().unwrap_or(0.0);
+        is_same_count && (each(a) - each(b)).abs() < resolution
     }
 
     /// Returns whether the absence of a class on the other side is no chance: it occurs in most steps, or outside of steps.
