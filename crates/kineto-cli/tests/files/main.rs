@@ -4,6 +4,7 @@
 mod averages;
 mod check;
 mod convert;
+mod diff;
 mod path;
 mod repair;
 mod report;

@@ -26,10 +26,11 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     let comparison = Comparison { a, b, has_steps };
     let estimates: Vec<_> = pairs.iter().map(|pair| comparison.class_estimates(pair)).collect();
     let ratios: Vec<_> = estimates.iter().map(ClassEstimates::ratio).collect();
-    let drifts = comparison.drifts(&pairs, &ratios);
+    let drifts @ [of_host, of_devices] = comparison.drifts(&pairs, &ratios);
+    let drift = |pair: &ClassPair| if comparison.kind(pair).is_on_device() { of_devices } else { of_host };
     let total_ratio = log_ratio(a.estimate_total(has_steps), b.estimate_total(has_steps));
-    let all = pairs.iter().zip(&ratios).map(|(pair, ratio)| ratio.map(|ratio| (ratio, drifts[comparison.place(pair)])));
-    let all: Vec<_> = all.chain([total_ratio.map(|ratio| (ratio, drifts[0].covering(drifts[1])))]).collect();
+    let all = pairs.iter().zip(&ratios).map(|(pair, ratio)| Some(((*ratio)?, drift(pair))));
+    let all: Vec<_> = all.chain([total_ratio.map(|ratio| (ratio, of_host.covering(of_devices)))]).collect();
     let tests = test_ratios(&all, threshold_percent / 100.0);
 
     let class_change = |((pair, test), estimates)| comparison.class_change(pair, test, estimates, threshold_percent);

@@ -166,7 +166,7 @@ fn unrelated_traces_stay_new_and_gone() {
             let kernels: Vec<_> = kernels.iter().map(|(name, ns)| (name.as_str(), *ns)).collect();
             op(&format!("{prefix}_{n}"), 5_000.0, &kernels)
         };
-        let ops = if seed % 2 == 0 { 17 } else { 23 };
+        let ops = if seed.is_multiple_of(2) { 17 } else { 23 };
         let mut program = Program::new((0..ops).map(op).collect());
         program.ops.iter_mut().for_each(|op| op.module = "");
         program

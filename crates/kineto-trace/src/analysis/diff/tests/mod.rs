@@ -108,16 +108,17 @@ impl Program {
             let sync = run.at;
             run.at = run.at.max(run.busy_until) + 2_000;
             let length = run.at - sync;
-            run.add("cuda_runtime", "cudaDeviceSynchronize", (1, 1), sync, length, "");
+            run.add("cuda_runtime", "cudaDeviceSynchronize", (1, 1), (sync, length), "");
             if self.steps > 0 {
                 let length = run.at - start;
-                run.add("user_annotation", &format!("ProfilerStep#{step}"), (1, 1), start, length, "");
+                run.add("user_annotation", &format!("ProfilerStep#{step}"), (1, 1), (start, length), "");
             }
             run.at += 500;
         }
         format!("{{\"traceEvents\": [{}]}}", run.text.trim_end_matches(','))
     }
 
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
     fn add_op<'d>(&self, run: &mut Run, op: &Op, deviation: &mut impl FnMut() -> &'d mut f64) {
         let mut time = |ns: f64, random: &mut Random| {
             let slot = deviation();
@@ -129,7 +130,7 @@ impl Program {
         for kernel in &op.kernels {
             let (id, ns) = (run.id, time(kernel.ns, &mut run.random));
             run.id += 1;
-            run.add("cuda_runtime", self.launch, (1, 1), run.at, 1_000, &format!("\"correlation\":{id}"));
+            run.add("cuda_runtime", self.launch, (1, 1), (run.at, 1_000), &format!("\"correlation\":{id}"));
             let begin = (run.at + 1_500).max(run.busy_until);
             let grid = if kernel.grid > 0 {
                 format!(",\"grid\":[{},1,1],\"block\":[128,1,1]", kernel.grid)
@@ -137,13 +138,13 @@ impl Program {
                 String::new()
             };
             let args = format!("\"correlation\":{id},\"device\":0,\"stream\":{}{grid}", kernel.stream);
-            run.add("kernel", &kernel.name, (0, kernel.stream), begin, ns, &args);
+            run.add("kernel", &kernel.name, (0, kernel.stream), (begin, ns), &args);
             run.busy_until = begin + ns;
             run.at += 1_200;
         }
         run.at += own - own / 2;
         let length = run.at - start;
-        run.add("cpu_op", &op.name, (1, 1), start, length, "");
+        run.add("cpu_op", &op.name, (1, 1), (start, length), "");
         run.at += 300;
     }
 
@@ -162,7 +163,7 @@ struct Run {
 }
 
 impl Run {
-    fn add(&mut self, category: &str, name: &str, (pid, tid): (u32, u32), start: u64, ns: u64, args: &str) {
+    fn add(&mut self, category: &str, name: &str, (pid, tid): (u32, u32), (start, ns): (u64, u64), args: &str) {
         let micros = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
         let _ = write!(
             self.text,
@@ -175,7 +176,7 @@ impl Run {
 
     fn close_module(&mut self, module: &mut Option<(&str, u64)>) {
         if let Some((name, start)) = module.take().filter(|(name, _)| !name.is_empty()) {
-            self.add("user_annotation", name, (1, 1), start, self.at - start, "");
+            self.add("user_annotation", name, (1, 1), (start, self.at - start), "");
         }
     }
 }

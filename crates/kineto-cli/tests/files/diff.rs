@@ -1,0 +1,91 @@
+//! Tests of `kineto diff`: output, and exit statuses for CI.
+
+use super::{run, traces};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// Writes a trace of twenty steps with an operation of this many microseconds.
+fn write_steps(path: &Path, us: u32) -> String {
+    let mut events = String::new();
+    for step in 0..20 {
+        let at = step * 1000;
+        for (category, name, start, length) in [
+            ("user_annotation", format!("ProfilerStep#{step}"), at, 900),
+            ("cpu_op", "load".to_owned(), at + 10, us + step % 2),
+            ("cpu_op", "train".to_owned(), at + 500, 300 + step % 3),
+        ] {
+            let _ = write!(
+                events,
+                r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":1,"ts":{start},"dur":{length}}},"#
+            );
+        }
+    }
+    fs::write(path, format!("{{\"traceEvents\": [{}]}}", events.trim_end_matches(','))).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn slower_operation_sets_the_exit_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = write_steps(&folder.path().join("before.json"), 200);
+    let after = write_steps(&folder.path().join("after.json"), 240);
+    let (out, errors, status) = run(&["diff", &before, &after]);
+    assert_eq!((errors.as_str(), status), ("", Some(3)));
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+    let lines: Vec<_> = out.lines().map(words).collect();
+    assert_eq!(lines[0], "A per step B per step change what");
+    assert_eq!(lines[1], "slower 200.500us 240.500us +40.000us +20.0 % load", "{out}");
+    assert!(lines[3].starts_with("Mean step: 900.000us -> 900.000us, +0.000us"), "{out}");
+    let (out, _, status) = run(&["diff", &after, &before]);
+    assert!(out.contains("faster") && status == Some(0), "{out}");
+    let (out, _, status) = run(&["diff", "--threshold", "25", &before, &after]);
+    assert!(out.starts_with("No change above 25 %") && status == Some(0), "{out}");
+    let (out, _, status) = run(&["diff", "--rows", "5", &before, &before]);
+    assert!(out.contains("Operations, by self time") && status == Some(0), "{out}");
+}
+
+#[test]
+fn sets_are_folders_or_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lists: [Vec<String>; 2] = Default::default();
+    for (side, (name, us)) in [("main", 200), ("branch", 260)].into_iter().enumerate() {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        let file = |run: u32| folder.path().join(name).join(format!("{run}.json"));
+        lists[side] = (0..4).map(|run| write_steps(&file(run), us + run)).collect();
+    }
+    let [main, branch] = ["main", "branch"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let (of_folders, _, status) = run(&["diff", "--json", &main, &branch]);
+    let figures: serde_json::Value = serde_json::from_str(&of_folders).unwrap();
+    assert_eq!(
+        (&figures["schema"], &figures["a"]["traces"], &figures["b"]["steps"]),
+        (&"kineto-diff/1".into(), &4.into(), &80.into())
+    );
+    assert_eq!((&figures["classes"][0]["name"], &figures["classes"][0]["verdict"]), (&"load".into(), &"slower".into()));
+    assert_eq!(status, Some(3));
+    let lists = lists.map(|list| list.iter().map(String::as_str).collect::<Vec<_>>().join("|"));
+    let arguments: Vec<_> =
+        ["diff", "--json"].into_iter().chain(lists[0].split('|')).chain(["--"]).chain(lists[1].split('|'));
+    let (of_lists, errors, status) = run(&arguments.collect::<Vec<_>>());
+    assert_eq!((of_lists, errors.as_str(), status), (of_folders, "", Some(3)));
+}
+
+#[test]
+fn unreadable_traces_and_wrong_arguments_have_statuses() {
+    let (folder, whole, cut) = traces();
+    let (whole, cut) = (whole.to_str().unwrap(), cut.to_str().unwrap());
+    let missing = folder.path().join("missing.json");
+    let (out, errors, status) = run(&["diff", missing.to_str().unwrap(), cut]);
+    assert!(status == Some(1) && out.is_empty() && errors.lines().count() == 2, "{errors}");
+    let (out, errors, status) = run(&["diff", "--partial", whole, cut]);
+    assert!(out.contains("gone") && out.contains("gemm"), "{out}");
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    for arguments in
+        [&["diff"][..], &["diff", whole], &["diff", whole, whole, whole], &["diff", "--threshold", "-1", whole, whole]]
+    {
+        let (out, errors, status) = run(arguments);
+        assert!(status == Some(2) && out.is_empty() && !errors.is_empty(), "{arguments:?} {errors}");
+    }
+    assert!(run(&["diff", whole]).1.contains("write `--` between"));
+    assert!(run(&["diff", "--help"]).0.contains("kineto diff main-*.json.gz -- branch-*.json.gz"));
+}
