@@ -63,10 +63,8 @@ fn sets_are_folders_or_lists() {
     );
     assert_eq!((&figures["classes"][0]["name"], &figures["classes"][0]["verdict"]), (&"load".into(), &"slower".into()));
     assert_eq!(status, Some(3));
-    let lists = lists.map(|list| list.iter().map(String::as_str).collect::<Vec<_>>().join("|"));
-    let arguments: Vec<_> =
-        ["diff", "--json"].into_iter().chain(lists[0].split('|')).chain(["--"]).chain(lists[1].split('|'));
-    let (of_lists, errors, status) = run(&arguments.collect::<Vec<_>>());
+    let [main, branch] = lists.each_ref().map(|list| list.iter().map(String::as_str).collect::<Vec<_>>());
+    let (of_lists, errors, status) = run(&[&["diff", "--json"], &main[..], &["--"], &branch[..]].concat());
     assert_eq!((of_lists, errors.as_str(), status), (of_folders, "", Some(3)));
 }
 

@@ -116,6 +116,19 @@ impl LogRatio {
         LogRatio { value, variance: parts[0].0 + parts[1].0, freedom: combined_freedom(&parts), low }
     }
 
+    /// Returns the ratio of values that belong together, such as the same calls of two runs. Their own differences are then no spread.
+    pub(super) fn from_pairs(a: &[f64], b: &[f64]) -> Option<LogRatio> {
+        let ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| (b.max(1.0) / a.max(1.0)).ln()).collect();
+        let ratio = Estimate::from_values(&ratios)?;
+        let low = |values: &[f64]| Estimate::from_values(values).map(|found| found.low.max(1.0));
+        Some(LogRatio {
+            value: ratio.mean,
+            variance: ratio.variance,
+            freedom: ratio.freedom,
+            low: (low(b)? / low(a)?).ln(),
+        })
+    }
+
     /// Returns the ratio that is left after a drift that all classes share, with the drift's spread.
     pub(super) fn without_drift(self, drift: &Drift) -> LogRatio {
         let parts = [(self.variance, self.freedom), (drift.variance, drift.freedom)];
@@ -343,6 +356,19 @@ mod tests {
         assert!(trend.variance > 5.0 * alternating.variance && trend.freedom < alternating.freedom, "{trend:?}");
         assert_eq!(Estimate::from_values(&[1.0; 3]), None);
         assert_eq!(Estimate::from_values(&[5.0; 4]).map(|found| (found.mean, found.variance)), Some((5.0, 0.0)));
+    }
+
+    #[test]
+    fn pairs_show_a_change_that_sizes_hide() {
+        let a: Vec<f64> = (1..=40).map(|size| f64::from(size * size) * 1000.0).collect();
+        let b: Vec<f64> = a.iter().zip(0..).map(|(ns, at)| ns * (1.05 + 0.001 * f64::from(at % 3))).collect();
+        let (paired, whole) =
+            (LogRatio::from_pairs(&a, &b).unwrap(), [&a, &b].map(|values| Estimate::from_values(values).unwrap()));
+        assert!(
+            paired.probability() < 1e-9 && (paired.change() - 0.051).abs() < 1e-3 && paired.is_of_all_values(),
+            "{paired:?}"
+        );
+        assert!(LogRatio::new(&whole[0], &whole[1]).probability() > 0.1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::outline::Outline;
 use crate::activity::ActivityType;
-use crate::analysis::events::{Event, Events, TrackId};
+use crate::analysis::events::{Event, Events, StringId, TrackId};
 use crate::analysis::relations::{Attribution, Forest, Nesting};
 use crate::analysis::summary::{CriticalPath, Devices, PathKind, PathPlace, WorkClass, step_number, step_windows};
 use crate::hash::HashMap;
@@ -103,7 +103,7 @@ impl Batches {
     const MAX: usize = 128;
 
     pub(super) fn push(&mut self, ns: u64) {
-        let full = 1u64 << self.exponent.min(63);
+        let full = self.batch_len();
         match self.batches.last_mut().filter(|(count, _)| *count < full) {
             Some((count, sum)) => (*count, *sum) = (*count + 1, sum.saturating_add(ns)),
             None => self.batches.push((1, ns)),
@@ -116,10 +116,15 @@ impl Batches {
         }
     }
 
+    /// Returns the number of durations in a full batch.
+    pub(super) fn batch_len(&self) -> u64 {
+        1u64 << self.exponent.min(63)
+    }
+
     /// Returns the mean duration of each full batch.
     #[expect(clippy::cast_precision_loss, reason = "means of fewer than 2^53 nanoseconds")]
     pub(super) fn means(&self) -> Vec<f64> {
-        let full = 1u64 << self.exponent.min(63);
+        let full = self.batch_len();
         self.batches
             .iter()
             .filter(|(count, _)| *count == full)
@@ -168,7 +173,8 @@ impl Events {
 pub(super) struct Profiler {
     pub(super) windows: Vec<Range<Timestamp>>,
     pub(super) classes: Vec<ClassProfile>,
-    numbers: HashMap<(ClassKind, String), u32>,
+    /// By kind and name; all steps have one name.
+    numbers: HashMap<(ClassKind, Option<StringId>), u32>,
     /// By event: its class.
     of_event: Vec<Option<u32>>,
 }
@@ -193,7 +199,7 @@ impl Profiler {
     }
 
     fn add(&mut self, event: Event<'_>, kind: ClassKind, occurrence: &Occurrence) -> Option<&mut ClassProfile> {
-        let number = self.class_number(kind, event.name());
+        let number = self.class_number(kind, event);
         if let Some(slot) = self.of_event.get_mut(event.index()) {
             *slot = Some(number);
         }
@@ -214,13 +220,15 @@ impl Profiler {
         Some(class)
     }
 
-    fn class_number(&mut self, kind: ClassKind, name: &str) -> u32 {
-        let name = step_number(name).map_or(name, |_| "ProfilerStep");
-        if let Some(number) = self.numbers.get(&(kind, name.to_owned())) {
-            return *number;
+    fn class_number(&mut self, kind: ClassKind, event: Event<'_>) -> u32 {
+        const STEP: &str = "ProfilerStep";
+
+        let name = step_number(event.name()).map_or(event.name(), |_| STEP);
+        let new = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry((kind, (name != STEP).then_some(event.name_id()))).or_insert(new);
+        if number != new {
+            return number;
         }
-        let number = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
-        self.numbers.insert((kind, name.to_owned()), number);
         self.classes.push(ClassProfile {
             kind,
             name: name.to_owned(),

@@ -145,6 +145,13 @@ impl<'p> MergedSide<'p> {
         )
     }
 
+    /// Returns the events of a class in order: their number, that of a batch, and the mean of each batch. `None` for several traces or classes.
+    pub(super) fn event_sequence(&self, group: &[u32]) -> Option<((u64, u64), Vec<f64>)> {
+        let mut profiles = self.all_profiles(group);
+        let class = profiles.next().filter(|_| self.profiles.len() == 1 && group.len() == 1)?;
+        Some(((class.count, class.occurrences.batch_len()), class.occurrences.means()))
+    }
+
     /// Estimates the mean time of a step.
     pub(super) fn estimate_total(&self, has_steps: bool) -> Option<Estimate> {
         estimate_files(self.profiles.iter().map(|profile| {

@@ -23,7 +23,7 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     // Fewer steps than that show no spread.
     let has_steps = a.steps().min(b.steps()) >= MIN_VALUES as u64;
     let pairs = match_classes(a, b);
-    let comparison = Comparison { a, b, has_steps };
+    let comparison = Comparison { a, b, has_steps, renamed: match_streams(a, b) };
     let estimates: Vec<_> = pairs.iter().map(|pair| comparison.class_estimates(pair)).collect();
     let ratios: Vec<_> = estimates.iter().map(ClassEstimates::ratio).collect();
     let drifts @ [of_host, of_devices] = comparison.drifts(&pairs, &ratios);
@@ -116,12 +116,14 @@ struct ClassEstimates {
     means: [Option<Estimate>; 2],
     /// Whether they are of all steps, and not of events or of the steps in which it occurs.
     are_of_steps: bool,
+    /// The ratio of events that belong together, if both traces have the same number of them.
+    paired: Option<LogRatio>,
 }
 
 impl ClassEstimates {
     fn ratio(&self) -> Option<LogRatio> {
         let [a, b] = self.means;
-        log_ratio(a, b)
+        self.paired.or_else(|| log_ratio(a, b))
     }
 
     /// Returns the trimmed mean of the steps of a side.
@@ -137,6 +139,22 @@ struct Comparison<'c, 'p> {
     a: &'c MergedSide<'p>,
     b: &'c MergedSide<'p>,
     has_steps: bool,
+    /// The streams of the first side that have another number on the second.
+    renamed: HashMap<Stream, Stream>,
+}
+
+/// A device and a stream.
+type Stream = (TrackId, TrackId);
+
+/// Matches streams that only one side has, in order of their time: they are the same with other numbers.
+fn match_streams(a: &MergedSide<'_>, b: &MergedSide<'_>) -> HashMap<Stream, Stream> {
+    let (all_a, all_b) = (a.stream_times(None), b.stream_times(None));
+    let only = |own: &HashMap<&Stream, u64>, other: &HashMap<&Stream, u64>| {
+        let mut only: Vec<_> = own.iter().filter(|(stream, _)| !other.contains_key(*stream)).collect();
+        only.sort_by_key(|(stream, ns)| (Reverse(**ns), **stream));
+        only.into_iter().map(|(stream, _)| (*stream).clone()).collect::<Vec<_>>()
+    };
+    only(&all_a, &all_b).into_iter().zip(only(&all_b, &all_a)).collect()
 }
 
 impl Comparison<'_, '_> {
@@ -162,10 +180,16 @@ impl Comparison<'_, '_> {
             let fills = shares.iter().any(|share| *share >= MOST_STEPS);
             let means = [self.a.estimate_steps(&pair.a, fills), self.b.estimate_steps(&pair.b, fills)];
             if fills && means.iter().all(Option::is_some) {
-                return ClassEstimates { means, are_of_steps: true };
+                return ClassEstimates { means, are_of_steps: true, ..none };
             }
             means
         } else {
+            if let (Some((number_a, a)), Some((number_b, b))) =
+                (self.a.event_sequence(&pair.a), self.b.event_sequence(&pair.b))
+                && number_a == number_b
+            {
+                return ClassEstimates { paired: LogRatio::from_pairs(&a, &b), ..none };
+            }
             [self.a.estimate_occurrences(&pair.a), self.b.estimate_occurrences(&pair.b)]
         };
         ClassEstimates { means, ..none }
@@ -277,23 +301,14 @@ impl Comparison<'_, '_> {
         (known(self.b, &before) && known(self.a, &after)).then_some(ClassMove::Parent(before, after))
     }
 
-    /// Finds another stream. Streams that only one side has are renamed ones if the other side has such, too.
+    /// Finds another stream.
     fn stream_move(&self, pair: &ClassPair) -> Option<ClassMove> {
-        type Streams<'s> = HashMap<&'s (TrackId, TrackId), u64>;
-
-        let (all_a, all_b) = (self.a.stream_times(None), self.b.stream_times(None));
-        let only = |own: &Streams<'_>, other: &Streams<'_>| {
-            let mut only: Vec<_> = own.iter().filter(|(stream, _)| !other.contains_key(*stream)).collect();
-            only.sort_by_key(|(stream, ns)| (Reverse(**ns), **stream));
-            only.into_iter().map(|(stream, _)| (*stream).clone()).collect::<Vec<_>>()
-        };
-        let renamed: HashMap<_, _> = only(&all_a, &all_b).into_iter().zip(only(&all_b, &all_a)).collect();
-        let name = |(device, stream): &(TrackId, TrackId)| format!("{device}/{stream}");
+        let name = |(device, stream): &Stream| format!("{device}/{stream}");
         let shares = |side: &MergedSide<'_>, list: &[u32], rename: bool| {
             let times = side
                 .stream_times(Some(list))
                 .into_iter()
-                .map(|(stream, ns)| (name(renamed.get(stream).filter(|_| rename).unwrap_or(stream)), ns));
+                .map(|(stream, ns)| (name(self.renamed.get(stream).filter(|_| rename).unwrap_or(stream)), ns));
             to_shares(times.collect())
         };
         let (a, b) = (shares(self.a, &pair.a, true), shares(self.b, &pair.b, false));

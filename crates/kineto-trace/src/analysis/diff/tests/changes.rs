@@ -123,6 +123,23 @@ fn traces_without_steps_compare_events() {
     assert_eq!(found.total.verdict, ChangeVerdict::Same, "one run a side, and a change below the threshold");
     check_parts(&found);
 
+    // Calls of other sizes: each is compared with itself.
+    let mut sizes = before.clone();
+    sizes
+        .ops
+        .iter_mut()
+        .flat_map(|op| &mut op.kernels)
+        .zip(1..)
+        .for_each(|(kernel, size)| kernel.ns *= 1.0 + f64::from(size % 40));
+    let mut slower = sizes.clone();
+    slower
+        .ops
+        .iter_mut()
+        .flat_map(|op| &mut op.kernels)
+        .filter(|kernel| kernel.name == "kernel_5")
+        .for_each(|kernel| kernel.ns *= 1.06);
+    assert_eq!(changes(&diff(&sizes, &slower)), ["slower kernel_5"]);
+
     // Once is too few.
     let (before, mut after) = (Program { steps: 0, ..Program::model() }, Program { steps: 0, ..Program::model() });
     after.ops.iter_mut().flat_map(|op| &mut op.kernels).for_each(|kernel| kernel.ns *= 2.0);
