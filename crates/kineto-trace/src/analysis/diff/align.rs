@@ -22,6 +22,8 @@ pub(super) struct AlignedSide<'s> {
     pub(super) side: &'s MergedSide<'s>,
     /// By class: its counterpart of the same name.
     pub(super) partners: &'s [Option<u32>],
+    /// By class: what its name tells.
+    hints: Vec<NameHints>,
     parents: Vec<u32>,
     /// By node: the time and number of pieces of device work in it, and the time of all.
     totals: Vec<NodeTotals>,
@@ -63,7 +65,8 @@ impl<'s> AlignedSide<'s> {
             }
         }
         let is_matched = vec![false; outline.nodes.len()];
-        AlignedSide { outline, side, partners, parents, totals, is_matched }
+        let hints = side.classes.iter().map(|class| NameHints::new(class.name)).collect();
+        AlignedSide { outline, side, partners, hints, parents, totals, is_matched }
     }
 
     fn node(&self, number: u32) -> Option<&'s OutlineNode> {
@@ -207,7 +210,8 @@ impl<'s> Alignment<'s> {
             (kind_a, kind_b) if is_scope(kind_a) && is_scope(kind_b) => self.scope_likeness(a, b)?,
             _ => return None,
         };
-        let likeness = likeness + name_likeness(found_a.name, found_b.name);
+        let (hints_a, hints_b) = (self.a.hints.get(class_a as usize)?, self.b.hints.get(class_b as usize)?);
+        let likeness = likeness + hints_a.likeness(hints_b);
         (likeness >= MIN_LIKENESS).then_some(likeness.min(1.0))
     }
 
@@ -260,21 +264,34 @@ fn plain_call(name: &str) -> &str {
     ["ExC", "Ex"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
 }
 
-/// Returns what names tell about being the same: the kind of computation, and the type of numbers.
-fn name_likeness(a: &str, b: &str) -> f64 {
-    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
-    let family = match (family(&a), family(&b)) {
-        (Some(a), Some(b)) if a == b => 0.4,
-        // Frameworks fuse whatever works on single elements.
-        (Some("elementwise"), Some(_)) | (Some(_), Some("elementwise")) => 0.0,
-        (Some(_), Some(_)) => -0.7,
-        _ => 0.0,
-    };
-    let types = match (number_type(&a), number_type(&b)) {
-        (Some(a), Some(b)) if a != b => -0.3,
-        _ => 0.0,
-    };
-    family + types
+/// What a name tells: the kind of computation, and the type of numbers.
+#[derive(Clone, Copy, Debug)]
+struct NameHints {
+    family: Option<&'static str>,
+    number_type: Option<&'static str>,
+}
+
+impl NameHints {
+    fn new(name: &str) -> NameHints {
+        let name = name.to_ascii_lowercase();
+        NameHints { family: family(&name), number_type: number_type(&name) }
+    }
+
+    /// Returns what two names add to the likeness of their classes.
+    fn likeness(&self, other: &NameHints) -> f64 {
+        let family = match (self.family, other.family) {
+            (Some(a), Some(b)) if a == b => 0.4,
+            // Frameworks fuse whatever works on single elements.
+            (Some("elementwise"), Some(_)) | (Some(_), Some("elementwise")) => 0.0,
+            (Some(_), Some(_)) => -0.7,
+            _ => 0.0,
+        };
+        let types = match (self.number_type, other.number_type) {
+            (Some(a), Some(b)) if a != b => -0.3,
+            _ => 0.0,
+        };
+        family + types
+    }
 }
 
 /// Returns the kind of computation that a name tells.
@@ -396,6 +413,10 @@ mod tests {
         assert_eq!(align("ab", "xxxxxxxxab"), "ab");
         let long = "abcdefgh".repeat(600);
         assert_eq!(align(&long, &long), long);
+    }
+
+    fn name_likeness(a: &str, b: &str) -> f64 {
+        NameHints::new(a).likeness(&NameHints::new(b))
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::*;
 /// Compares pairs of runs of one program; returns the false alarms.
 fn false_alarms(runs: impl Fn(&mut Random) -> Program, traces: usize) -> Vec<String> {
     let mut alarms = Vec::new();
-    for pair in 0..20 / traces as u64 {
+    for pair in 0..12 / traces as u64 {
         let mut random = Random::new(pair + 1);
         let side = |random: &mut Random, first: u64| {
             (0..traces as u64).map(|n| runs(random).profile(first + n)).collect::<Vec<_>>()
