@@ -40,8 +40,9 @@ const TRACING_MACROS: [&str; 4] = ["macros.rs", "collective.rs", "session/annota
 impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Source {
         let tokens = tokens(text);
-        // A `tests.rs` is what its neighbour declares for tests alone.
-        let all_tests = file.ends_with("/tests.rs");
+        // A `tests.rs`, or a folder of that name, is what its neighbour declares for tests alone.
+        let in_folder = file.split_once("src/").is_some_and(|(_, path)| path.contains("/tests/"));
+        let all_tests = file.ends_with("/tests.rs") || in_folder;
         let shipped = if all_tests { Vec::new() } else { without_tests(&tokens) };
         Source { file: file.to_owned(), text: text.to_owned(), tokens, shipped }
     }
