@@ -13,7 +13,7 @@ fn write_steps(path: &Path, us: u32) -> String {
         for (category, name, start, length) in [
             ("user_annotation", format!("ProfilerStep#{step}"), at, 600 + us + step % 2),
             ("cpu_op", "load".to_owned(), at + 10, us + step % 2),
-            ("cpu_op", "train".to_owned(), at + 500, 300 + step % 3),
+            ("cpu_op", "train".to_owned(), at + 500, 250 + step % 3),
         ] {
             let _ = write!(
                 events,
