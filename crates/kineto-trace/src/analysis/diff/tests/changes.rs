@@ -124,7 +124,7 @@ fn traces_without_steps_compare_events() {
     check_parts(&found);
 
     // Calls of other sizes: each is compared with itself.
-    let mut sizes = before.clone();
+    let mut sizes = before;
     sizes
         .ops
         .iter_mut()
