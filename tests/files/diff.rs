@@ -41,7 +41,7 @@ fn steps_of_one_run_are_no_slower_than_each_other() {
     let mut compared = 0;
     for path in trace_paths() {
         let events = Events::read(&path).unwrap();
-        let step = |number| events.filtered(&EventFilter::new().step(number)).ok().map(|step| step.profile());
+        let step = |number| events.clone().filtered(&EventFilter::new().step(number)).ok().map(|step| step.profile());
         let steps: Vec<_> = (0..20).filter_map(step).collect();
         for (a, b) in steps.iter().zip(steps.iter().skip(1)) {
             let diff = compare(a, b);
