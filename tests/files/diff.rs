@@ -24,13 +24,13 @@ fn compare(a: &TraceProfile, b: &TraceProfile) -> Diff {
 }
 
 #[test]
-fn trace_equals_itself_and_no_other() {
+fn trace_equals_itself_and_parts_add_up() {
     let profiles: Vec<_> = trace_paths().iter().map(|path| Events::read(path).unwrap().profile()).collect();
     for (number, profile) in profiles.iter().enumerate() {
         let same = compare(profile, profile);
         assert!(same.changes().count() == 0 && !same.is_slower(), "{}", same.screen());
         assert!(same.classes.iter().all(|change| change.matched == MatchReason::Name));
-        for other in profiles.iter().skip(number + 1) {
+        if let Some(other) = profiles.get(number + 1) {
             compare(profile, other);
         }
     }
