@@ -234,6 +234,27 @@ fn captures_are_not_disturbed() {
 }
 
 #[test]
+fn captures_by_the_runtime_are_not_disturbed() {
+    for settings in ["", "nested_driver=1"] {
+        let machine = machine(settings);
+        let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
+        let file = measured(
+            |builder| builder,
+            || {
+                let during = annotate!("during").entered();
+                machine.begin_capture_by_runtime(stream);
+                machine.launch_by_runtime(kernel, 2, stream);
+                assert_eq!(machine.end_capture_by_runtime(stream), Ok(()), "{settings}");
+                drop(during);
+                annotate!("after").in_scope(|| machine.launch_by_runtime(kernel, 3, stream));
+            },
+        );
+        assert_eq!(planted(&file, 0), [("after", 1, 3)], "{settings} {:?}", report(&file));
+        check_note(&file, "1 annotations were not measured: a stream was being captured");
+    }
+}
+
+#[test]
 fn open_annotation_is_cut_by_the_stop() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");

@@ -360,6 +360,20 @@ impl Cuda {
         Ok(Graph(executable))
     }
 
+    /// As [`Cuda::begin_capture`], as a program on the CUDA runtime.
+    pub fn begin_capture_by_runtime(&self, stream: Stream) {
+        call!(simRuntimeStreamBeginCapture(stream.0 => u64, 0 => u32));
+    }
+
+    /// Ends a capture as a program on the CUDA runtime; returns the error code if it was invalidated.
+    pub fn end_capture_by_runtime(&self, stream: Stream) -> Result<(), i32> {
+        let mut graph = 0;
+        match raw!(simRuntimeStreamEndCapture(stream.0 => u64, &raw mut graph => *mut u64) -> i32) {
+            0 => Ok(()),
+            code => Err(code),
+        }
+    }
+
     /// Captures the calls of `work` on a stream into a graph.
     pub fn graph(&self, stream: Stream, work: impl FnOnce()) -> Graph {
         self.begin_capture(stream);

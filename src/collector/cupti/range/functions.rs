@@ -77,6 +77,7 @@ mod tests {
             ("cuMemcpyHtoDAsync_v2_ptsz", None, Some(Transfer)),
             ("cuLaunchHostFunc", None, Some(Transfer)),
             ("cuStreamBeginCapture_v2", None, Some(CaptureBegin)),
+            ("cudaStreamBeginCapture_ptsz_v10000", None, Some(CaptureBegin)),
             ("cudaStreamEndCapture_v10000", None, Some(CaptureEnd)),
             ("cuCtxDestroy_v2", Some(ContextEnd), Some(ContextEnd)),
             ("cuMemAlloc_v2", None, None),

@@ -145,6 +145,8 @@ calls! { RUNTIME, RUNTIME_API:
     cudaProfilerStart = 171, c"cudaProfilerStart_v4000";
     cudaProfilerStop = 172, c"cudaProfilerStop_v4000";
     cudaLaunchKernel = 211, c"cudaLaunchKernel_v7000";
+    cudaStreamBeginCapture = 317, c"cudaStreamBeginCapture_v10000";
+    cudaStreamEndCapture = 318, c"cudaStreamEndCapture_v10000";
 }
 
 #[cfg(test)]

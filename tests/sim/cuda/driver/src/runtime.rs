@@ -79,6 +79,22 @@ pub extern "C" fn simRuntimeDeviceSynchronize() -> i32 {
     })
 }
 
+/// `cudaStreamBeginCapture`.
+#[unsafe(no_mangle)]
+pub extern "C" fn simRuntimeStreamBeginCapture(stream: u64, mode: u32) -> i32 {
+    call(&calls::cudaStreamBeginCapture, &calls::cuStreamBeginCapture_v2, std::ptr::null(), |_| {
+        stream::begin_capture(stream, mode)
+    })
+}
+
+/// `cudaStreamEndCapture`.
+#[unsafe(no_mangle)]
+pub extern "C" fn simRuntimeStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
+    call(&calls::cudaStreamEndCapture, &calls::cuStreamEndCapture, std::ptr::null(), |_| {
+        stream::end_capture(stream, graph)
+    })
+}
+
 /// `cudaGetDevice`.
 #[unsafe(no_mangle)]
 pub extern "C" fn simRuntimeGetDevice(device: *mut i32) -> i32 {

@@ -83,6 +83,21 @@ pub(crate) fn synchronize(stream: u64, correlation: u32) -> Outcome {
     Ok(())
 }
 
+/// Begins to capture the work of a stream.
+pub(crate) fn begin_capture(stream: u64, mode: u32) -> Outcome {
+    let mut state = state::ready()?;
+    let handle = state.stream(stream)?;
+    state.begin_capture(handle, mode)
+}
+
+/// Ends a capture, whose graph it writes.
+pub(crate) fn end_capture(stream: u64, graph: *mut u64) -> Outcome {
+    let mut state = state::ready()?;
+    let handle = state.stream(stream)?;
+    let captured = state.end_capture(handle)?;
+    give(graph, captured)
+}
+
 impl State {
     /// A stream by its handle, and the id of its context.
     pub(crate) fn stream_and_context(&self, handle: u64) -> Outcome<(&Stream, u32)> {
@@ -168,16 +183,11 @@ api! {
     }
 
     fn cuStreamBeginCapture_v2(stream: u64, mode: u32) |_| {
-        let mut state = state::ready()?;
-        let handle = state.stream(stream)?;
-        state.begin_capture(handle, mode)
+        begin_capture(stream, mode)
     }
 
     fn cuStreamEndCapture(stream: u64, graph: *mut u64) |_| {
-        let mut state = state::ready()?;
-        let handle = state.stream(stream)?;
-        let captured = state.end_capture(handle)?;
-        give(graph, captured)
+        end_capture(stream, graph)
     }
 
     fn cuStreamIsCapturing(stream: u64, status: *mut i32) |_| {
