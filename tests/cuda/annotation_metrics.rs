@@ -385,3 +385,27 @@ fn context_that_cannot_be_measured_has_a_note() {
         assert!(report.notes.iter().any(|note| note.contains(text)), "{settings} {report:?}");
     }
 }
+
+#[test]
+fn failed_wait_leaves_an_annotation_without_a_row() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    let file = measured(
+        |builder| builder,
+        || {
+            // Once at the begin, once at the end.
+            cuda::configure("synchronize_error=700");
+            annotate!("unbegun").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
+            cuda::configure("");
+            let unfinished = annotate!("unfinished").entered();
+            machine.launch(kernel, 2, Stream::NULL);
+            cuda::configure("synchronize_error=700");
+            drop(unfinished);
+            cuda::configure("");
+            annotate!("whole").in_scope(|| machine.launch(kernel, 3, Stream::NULL));
+        },
+    );
+    assert_eq!(planted(&file, 0), [("whole", 1, 3)], "{:?}", report(&file));
+    check_note(&file, "annotations were not measured: cuCtxSynchronize returned 700");
+    assert_eq!(file.lost(Loss::VendorDropped), 2);
+}

@@ -45,6 +45,8 @@ const NAME: &str = "libcuda.so.1";
 
 /// The result of `cuDriverGetVersion` in the toolkit's stub library.
 const STUB_LIBRARY: c_uint = 34;
+/// `CUDA_ERROR_NOT_FOUND`.
+const NOT_FOUND: c_uint = 500;
 
 impl Driver {
     /// Opens the driver and queries its version, which initialises nothing.
@@ -133,14 +135,18 @@ impl Driver {
         let _ = unsafe { pop(&raw mut popped) };
     }
 
-    /// Waits for the work of the calling thread's context. Its errors are those of the work, which the program sees too.
-    pub(crate) fn wait_for_context(&self) {
+    /// Waits for the work of the calling thread's context.
+    ///
+    /// # Errors
+    /// What `cuCtxSynchronize` returns: it did not wait, or the work failed, which the program sees too.
+    pub(crate) fn wait_for_context(&self) -> Result<(), c_uint> {
         type Synchronize = unsafe extern "C" fn() -> c_uint;
         // SAFETY: the CUDA driver API gives the function this type.
         let synchronize: Option<Synchronize> = unsafe { self.library.resolve_function(c"cuCtxSynchronize") };
-        if let Some(synchronize) = synchronize {
-            // SAFETY: it takes no pointer.
-            let _ = unsafe { synchronize() };
+        // SAFETY: it takes no pointer.
+        match synchronize.map_or(NOT_FOUND, |synchronize| unsafe { synchronize() }) {
+            0 => Ok(()),
+            code => Err(code),
         }
     }
 

@@ -266,6 +266,10 @@ impl AnnotationMetrics {
             RangeRefusal::Captured => &self.captured,
             RangeRefusal::Cut => &self.cut,
             RangeRefusal::Closed => return,
+            RangeRefusal::WaitFailed(code) => {
+                self.run.sink.note(format!("annotations were not measured: cuCtxSynchronize returned {code}"));
+                return self.run.count_missed();
+            }
             RangeRefusal::Missed(reason) => {
                 if let MissReason::Failed(failed) = reason {
                     self.run.note_context_failure(failed);

@@ -60,6 +60,8 @@ pub(super) enum RangeRefusal {
     Cut,
     /// The same, counted when the context was closed.
     Closed,
+    /// `cuCtxSynchronize` returned this error: which work is in the range is unknown.
+    WaitFailed(u32),
     Missed(MissReason),
 }
 
@@ -132,7 +134,10 @@ impl AnnotatedContext {
         api: &'static RangeApi,
         names: &MetricNames,
     ) -> Result<(), RangeRefusal> {
-        driver.wait_for_context();
+        if let Err(code) = driver.wait_for_context() {
+            self.end_state(self.lock_state());
+            return Err(RangeRefusal::WaitFailed(code));
+        }
         // No lock is held: other threads launch meanwhile.
         let held = self.lock_state().profiler.take();
         let opened = held.map_or_else(|| ContextProfiler::open(api, self.context, names), Ok);
@@ -186,7 +191,11 @@ impl AnnotatedContext {
                 outcome = Err(RangeRefusal::Captured);
                 return;
             }
-            driver.wait_for_context();
+            if let Err(code) = driver.wait_for_context() {
+                profiler.iter().for_each(ContextProfiler::abandon_range);
+                outcome = Err(RangeRefusal::WaitFailed(code));
+                return;
+            }
             let end = now();
             let values = profiler.as_ref().map_or(Ok(None), |profiler| profiler.end_range(&self.metrics, names));
             outcome = match values {

@@ -16,6 +16,8 @@ sim_core::options! {
     push_error: i32 = 0;
     /// The result of recording an event.
     event_error: i32 = 0;
+    /// The result of waiting for a context.
+    synchronize_error: i32 = 0;
     drop: u64 = 0;
     late_buffers: u64 = 0;
     hanging_flush: bool = false;

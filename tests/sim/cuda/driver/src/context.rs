@@ -102,6 +102,10 @@ fn create_current(place: *mut u64, device: i32) -> Outcome {
 /// Waits for all work of the calling thread's context.
 pub(crate) fn synchronize(correlation: u32) -> Outcome {
     count(&control::counters().synchronizes);
+    match control::options().synchronize_error {
+        0 => {}
+        code => return Err(Error(code)),
+    }
     let start = now();
     let (context, moments): (u32, Vec<Moment>) = {
         let mut state = state::ready()?;
