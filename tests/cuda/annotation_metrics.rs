@@ -409,3 +409,41 @@ fn failed_wait_leaves_an_annotation_without_a_row() {
     check_note(&file, "annotations were not measured: cuCtxSynchronize returned 700");
     assert_eq!(file.lost(Loss::VendorDropped), 2);
 }
+
+#[test]
+fn annotation_of_an_earlier_recording_owns_no_range() {
+    let machine = machine("");
+    let (kernel, barrier) = (machine.only_kernel("work"), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let cuda = Cuda::new();
+            let kernel = cuda.only_kernel("work");
+            let mut open = None;
+            measured(
+                |builder| builder,
+                || {
+                    open = Some(annotate!("stale").entered());
+                    cuda.launch(kernel, 1, Stream::NULL);
+                },
+            );
+            barrier.wait();
+            barrier.wait();
+            // Work that is not part of the other thread's annotation.
+            cuda.launch(kernel, 2, Stream::NULL);
+            barrier.wait();
+            drop(open);
+        });
+        barrier.wait();
+        let file = measured(
+            |builder| builder,
+            || {
+                let _disturbed = annotate!("disturbed").entered();
+                machine.launch(kernel, 4, Stream::NULL);
+                barrier.wait();
+                barrier.wait();
+            },
+        );
+        assert_eq!(rows(&file).len(), 0, "{:?}", rows(&file));
+        check_note(&file, "1 annotations were not measured: another thread used their context meanwhile");
+    });
+}

@@ -4,6 +4,7 @@ use super::super::profiler::ffi::MetricNames;
 use super::ffi::RangeApi;
 use super::session::{ContextProfiler, DeviceMetrics, MissReason};
 use crate::collector::cuda::Driver;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +24,6 @@ struct ContextState {
     /// Streams that are being captured: then the context must not be waited for.
     captures: u32,
     range: Option<ContextRange>,
-    /// The number of the last range.
-    last: u64,
     /// `None` while a thread begins or ends a range.
     profiler: Option<ContextProfiler>,
     has_failed: bool,
@@ -72,6 +71,9 @@ pub(super) struct MeasuredRange {
     pub(super) values: Vec<f64>,
 }
 
+/// The number of the last range of the process. A thread may still hold a number of an earlier recording.
+static LAST_RANGE: AtomicU64 = AtomicU64::new(0);
+
 /// How long the end of a recording waits for a thread that begins or ends a range.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
@@ -106,8 +108,7 @@ impl AnnotatedContext {
         } else if state.range.is_some() || state.calls > 1 {
             RangeRefusal::Overlapped
         } else {
-            state.last += 1;
-            let number = state.last;
+            let number = LAST_RANGE.fetch_add(1, Ordering::Relaxed) + 1;
             state.range = Some(ContextRange { number, is_disturbed: false });
             return CallEntry::Begins(number);
         };
