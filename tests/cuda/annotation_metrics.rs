@@ -447,3 +447,47 @@ fn annotation_of_an_earlier_recording_owns_no_range() {
         check_note(&file, "1 annotations were not measured: another thread used their context meanwhile");
     });
 }
+
+#[test]
+fn stop_during_a_wait_counts_one_loss() {
+    for waits_at_end in [false, true] {
+        let machine = machine("");
+        let (kernel, barrier) = (machine.only_kernel("work"), Barrier::new(2));
+        let file = thread::scope(|scope| {
+            measured(
+                |builder| builder,
+                || {
+                    annotate!("before").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
+                    let layers = dispatcher::get_default(Clone::clone);
+                    let barrier = &barrier;
+                    scope.spawn(move || {
+                        let _layers = dispatcher::set_default(&layers);
+                        let cuda = Cuda::new();
+                        let kernel = cuda.only_kernel("work");
+                        let open = annotate!("open").entered();
+                        if waits_at_end {
+                            cuda.launch(kernel, 2, Stream::NULL);
+                        }
+                        // Longer than the stop waits for the thread.
+                        cuda::configure("slow_synchronize=1500");
+                        barrier.wait();
+                        barrier.wait();
+                        if !waits_at_end {
+                            cuda.launch(kernel, 2, Stream::NULL);
+                        }
+                        drop(open);
+                    });
+                    barrier.wait();
+                    let waits = cuda::count("synchronizes");
+                    barrier.wait();
+                    while cuda::count("synchronizes") == waits {
+                        thread::yield_now();
+                    }
+                },
+            )
+        });
+        assert_eq!(planted(&file, 0), [("before", 1, 1)], "{waits_at_end} {:?}", report(&file));
+        assert_eq!(file.lost(Loss::VendorDropped), 1, "{waits_at_end} {:?}", report(&file));
+        check_released(1);
+    }
+}

@@ -28,6 +28,8 @@ struct ContextState {
     profiler: Option<ContextProfiler>,
     has_failed: bool,
     is_closed: bool,
+    /// The end of the recording has counted the range, whose thread did not end it in time.
+    is_given_up: bool,
 }
 
 /// A range that is being measured.
@@ -135,38 +137,43 @@ impl AnnotatedContext {
         api: &'static RangeApi,
         names: &MetricNames,
     ) -> Result<(), RangeRefusal> {
-        if let Err(code) = driver.wait_for_context() {
-            self.end_state(self.lock_state());
-            return Err(RangeRefusal::WaitFailed(code));
-        }
+        // Taken before the wait: a stop meanwhile finds no range that was pushed, and leaves the profiler to this thread.
         // No lock is held: other threads launch meanwhile.
-        let held = self.lock_state().profiler.take();
-        let opened = held.map_or_else(|| ContextProfiler::open(api, self.context, names), Ok);
-        let begun = opened.and_then(|mut profiler| match profiler.begin_range(&self.metrics) {
-            Ok(()) => Ok(profiler),
-            Err(failed) => {
-                profiler.release();
-                Err(failed)
-            }
-        });
+        let mut profiler = self.lock_state().profiler.take();
+        let begun = self.push_range(&mut profiler, driver, api, names);
         let mut state = self.lock_state();
-        match begun {
-            Ok(profiler) if state.is_closed => {
-                profiler.abandon_range();
-                profiler.release();
-                self.end_state(state);
-                Err(RangeRefusal::Cut)
-            }
-            Ok(profiler) => {
-                state.profiler = Some(profiler);
-                Ok(())
-            }
-            Err(failed) => {
-                state.has_failed = true;
-                self.end_state(state);
-                Err(RangeRefusal::Missed(MissReason::Failed(failed)))
-            }
+        if begun.is_ok() && !state.is_closed {
+            state.profiler = profiler;
+            return Ok(());
         }
+        if matches!(begun, Err(RangeRefusal::Missed(_))) {
+            state.has_failed = true;
+        }
+        // Outside of the lock, which each launch takes. The reserved range keeps others from the counters.
+        drop(state);
+        if begun.is_ok() {
+            profiler.iter().for_each(ContextProfiler::abandon_range);
+        }
+        profiler.into_iter().for_each(ContextProfiler::release);
+        let is_counted = self.end_state(self.lock_state());
+        Err(if is_counted { RangeRefusal::Closed } else { begun.err().unwrap_or(RangeRefusal::Cut) })
+    }
+
+    /// Waits, and pushes the range.
+    fn push_range(
+        &self,
+        profiler: &mut Option<ContextProfiler>,
+        driver: &Driver,
+        api: &'static RangeApi,
+        names: &MetricNames,
+    ) -> Result<(), RangeRefusal> {
+        driver.wait_for_context().map_err(RangeRefusal::WaitFailed)?;
+        if self.lock_state().is_closed {
+            return Err(RangeRefusal::Cut);
+        }
+        let failed = |failed| RangeRefusal::Missed(MissReason::Failed(failed));
+        let opened = profiler.take().map_or_else(|| ContextProfiler::open(api, self.context, names), Ok);
+        profiler.insert(opened.map_err(failed)?).begin_range(&self.metrics).map_err(failed)
     }
 
     /// Ends a range once its work has ended; `now` reads the clock then.
@@ -184,46 +191,57 @@ impl AnnotatedContext {
             }
             (state.profiler.take().ok_or(RangeRefusal::Closed)?, state.captures > 0)
         };
-        let mut profiler = Some(profiler);
         let mut outcome = Err(RangeRefusal::Cut);
-        driver.with_context(self.context, || {
-            if is_captured {
-                profiler.iter().for_each(ContextProfiler::abandon_range);
-                outcome = Err(RangeRefusal::Captured);
-                return;
-            }
-            if let Err(code) = driver.wait_for_context() {
-                profiler.iter().for_each(ContextProfiler::abandon_range);
-                outcome = Err(RangeRefusal::WaitFailed(code));
-                return;
-            }
-            let end = now();
-            let values = profiler.as_ref().map_or(Ok(None), |profiler| profiler.end_range(&self.metrics, names));
-            outcome = match values {
-                Ok(Some(values)) => Ok(MeasuredRange { end, values }),
-                Ok(None) => Err(RangeRefusal::Missed(MissReason::FailedBefore)),
-                Err(failed) => Err(RangeRefusal::Missed(MissReason::Failed(failed))),
-            };
-            // After an error the next range begins anew.
-            if outcome.is_err() || self.lock_state().is_closed {
-                profiler.take().into_iter().for_each(ContextProfiler::release);
-            }
-        });
+        driver.with_context(self.context, || outcome = self.pop_range(&profiler, is_captured, driver, names, now));
+        // After an error the next range begins anew.
+        let is_usable = matches!(outcome, Ok(_) | Err(RangeRefusal::Captured));
         let mut state = self.lock_state();
         if state.range.is_some_and(|range| range.is_disturbed) {
             outcome = Err(RangeRefusal::Overlapped);
         }
-        if !state.is_closed {
-            state.profiler = profiler;
+        if is_usable && !state.is_closed {
+            state.profiler = Some(profiler);
+        } else {
+            // Outside of the lock, as above.
+            drop(state);
+            driver.with_context(self.context, || profiler.release());
+            state = self.lock_state();
         }
-        self.end_state(state);
-        outcome
+        if self.end_state(state) { Err(RangeRefusal::Closed) } else { outcome }
     }
 
-    fn end_state(&self, mut state: MutexGuard<'_, ContextState>) {
+    /// Waits, and pops the range.
+    fn pop_range(
+        &self,
+        profiler: &ContextProfiler,
+        is_captured: bool,
+        driver: &Driver,
+        names: &MetricNames,
+        now: impl FnOnce() -> u64,
+    ) -> Result<MeasuredRange, RangeRefusal> {
+        if is_captured {
+            profiler.abandon_range();
+            return Err(RangeRefusal::Captured);
+        }
+        if let Err(code) = driver.wait_for_context() {
+            profiler.abandon_range();
+            return Err(RangeRefusal::WaitFailed(code));
+        }
+        let end = now();
+        match profiler.end_range(&self.metrics, names) {
+            Ok(Some(values)) => Ok(MeasuredRange { end, values }),
+            Ok(None) => Err(RangeRefusal::Missed(MissReason::FailedBefore)),
+            Err(failed) => Err(RangeRefusal::Missed(MissReason::Failed(failed))),
+        }
+    }
+
+    /// Ends the range; returns whether the end of the recording has counted it already.
+    fn end_state(&self, mut state: MutexGuard<'_, ContextState>) -> bool {
         state.range = None;
+        let is_counted = state.is_given_up;
         drop(state);
         self.range_ended.notify_all();
+        is_counted
     }
 
     /// Ends the measuring of the context; returns whether a range was open, which then has no values. A thread that begins or
@@ -235,7 +253,10 @@ impl AnnotatedContext {
         let waited = self.range_ended.wait_timeout_while(state, END_LIMIT, is_busy);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let is_open = state.range.is_some();
-        let Some(profiler) = state.profiler.take() else { return false };
+        let Some(profiler) = state.profiler.take() else {
+            state.is_given_up = is_open;
+            return is_open;
+        };
         state.range = None;
         drop(state);
         driver.with_context(self.context, || {

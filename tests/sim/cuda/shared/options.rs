@@ -18,6 +18,8 @@ sim_core::options! {
     event_error: i32 = 0;
     /// The result of waiting for a context.
     synchronize_error: i32 = 0;
+    /// How long that takes at least, in milliseconds.
+    slow_synchronize: u64 = 0;
     drop: u64 = 0;
     late_buffers: u64 = 0;
     hanging_flush: bool = false;
