@@ -255,6 +255,45 @@ fn captures_by_the_runtime_are_not_disturbed() {
 }
 
 #[test]
+fn captures_of_before_the_recording_are_not_disturbed() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    for (stream, other) in [(machine.stream(), None), (machine.blocking_stream(), Some(machine.stream()))] {
+        machine.begin_capture(stream);
+        let file = measured(
+            |builder| builder,
+            || annotate!("during").in_scope(|| machine.launch(kernel, 2, other.unwrap_or(stream))),
+        );
+        machine.end_capture(stream).unwrap();
+        assert_eq!(rows(&file).len(), 0);
+        check_note(&file, "1 annotations were not measured: a stream was being captured");
+    }
+}
+
+#[test]
+fn capture_survives_the_end_of_another_context() {
+    let machine = machine("");
+    let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
+    let file = measured(
+        |builder| builder,
+        || {
+            machine.begin_capture(stream);
+            let first = machine.context(0);
+            let other = machine.new_context(0);
+            machine.destroy_context(other);
+            machine.set_current(first);
+            annotate!("during").in_scope(|| machine.launch(kernel, 2, stream));
+            machine.end_capture(stream).unwrap();
+            // A capture that does not begin counts as none.
+            assert!(machine.end_capture(stream).is_err());
+            annotate!("after").in_scope(|| machine.launch(kernel, 3, stream));
+        },
+    );
+    assert_eq!(planted(&file, 0), [("after", 1, 3)], "{:?}", report(&file));
+    check_note(&file, "1 annotations were not measured: a stream was being captured");
+}
+
+#[test]
 fn open_annotation_is_cut_by_the_stop() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");

@@ -135,6 +135,24 @@ impl Driver {
         let _ = unsafe { pop(&raw mut popped) };
     }
 
+    /// Returns whether a stream of the calling thread's context is being captured, or none may be waited for; `false` if
+    /// the driver cannot tell. `None` is the legacy stream, which a capture of any stream that synchronises with it blocks.
+    pub(crate) fn is_capturing(&self, stream: Option<usize>) -> bool {
+        type IsCapturing = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_uint;
+        const LEGACY: usize = 1;
+        const IMPLICIT: c_uint = 906;
+        // SAFETY: the CUDA driver API gives the function this type.
+        let is_capturing: Option<IsCapturing> = unsafe { self.library.resolve_function(c"cuStreamIsCapturing") };
+        let Some(is_capturing) = is_capturing else { return false };
+        let stream = std::ptr::with_exposed_provenance_mut(stream.unwrap_or(LEGACY));
+        let mut status = 0;
+        // SAFETY: the pointer is a valid place for a status, and the stream is the legacy one or that of a running call.
+        match unsafe { is_capturing(stream, &raw mut status) } {
+            0 => status != 0,
+            code => code == IMPLICIT,
+        }
+    }
+
     /// Waits for the work of the calling thread's context.
     ///
     /// # Errors

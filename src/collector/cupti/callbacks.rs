@@ -5,7 +5,7 @@
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
-use super::range::{self, BegunCall, EndedCall};
+use super::range::{self, BegunCall, EndedCall, StreamPlace};
 use super::shared::{BufferInfo, each_layout};
 use crate::collector::library::contained::in_callback;
 use std::ffi::{CStr, c_char, c_void};
@@ -86,11 +86,33 @@ struct CallData {
     correlation: u32,
 }
 
+/// The parameters of a call that begins, as its function declares them; null if they are not known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallParams(*const c_void);
+
+impl CallParams {
+    /// Returns the handle of the call's stream; `None` without parameters.
+    ///
+    /// # Safety
+    /// The call has not returned, and the place is that of its function.
+    pub(super) unsafe fn stream(self, place: StreamPlace) -> Option<usize> {
+        let (params, offset) = match place {
+            StreamPlace::At(offset) => (self.0, offset),
+            StreamPlace::InConfig(_) if self.0.is_null() => return None,
+            // SAFETY: the first parameter of such a function is the address of its configuration.
+            StreamPlace::InConfig(offset) => (unsafe { self.0.cast::<*const c_void>().read() }, offset),
+        };
+        // SAFETY: the caller promises a stream's handle there.
+        (!params.is_null()).then(|| unsafe { params.wrapping_byte_add(offset).cast::<usize>().read() })
+    }
+}
+
 /// Passes a call that begins to the measuring of kernels or annotations.
 fn measure_begun_call(function: (u32, u32), data: *const c_void) {
     // SAFETY: in these domains the data has this layout in all versions.
-    let context = unsafe { (*data.cast::<CallData>()).context }.addr();
-    in_callback(|| HUB.measure_begun_call(&BegunCall { function, context }));
+    let data = unsafe { &*data.cast::<CallData>() };
+    let (context, params) = (data.context.addr(), CallParams(data.params));
+    in_callback(|| HUB.measure_begun_call(&BegunCall { function, context, params }));
 }
 
 /// Ends the watched call that the calling thread is in.
@@ -98,14 +120,14 @@ fn end_call(data: *const c_void) {
     // SAFETY: in these domains the data has this layout in all versions.
     let data = unsafe { &*data.cast::<CallData>() };
     // SAFETY: when a call returns, this is null or the address of its result.
-    let failed = !data.result.is_null() && unsafe { data.result.read() } != 0;
+    let error = if data.result.is_null() { 0 } else { unsafe { data.result.read() } };
     let kernel = if data.symbol.is_null() {
         String::new()
     } else {
         // SAFETY: of a launch, this is the kernel's name, a C string that lives as long as the kernel.
         unsafe { CStr::from_ptr(data.symbol) }.to_string_lossy().into_owned()
     };
-    in_callback(|| range::end_call(&EndedCall { failed, correlation: data.correlation, kernel: &kernel }));
+    in_callback(|| range::end_call(&EndedCall { error, correlation: data.correlation, kernel: &kernel }));
 }
 
 /// The first field of the data when a call returns.

@@ -177,6 +177,13 @@ impl Cuda {
         Stream(stream)
     }
 
+    /// Makes a stream that synchronizes with the default one.
+    pub fn blocking_stream(&self) -> Stream {
+        let mut stream = 0;
+        call!(cuStreamCreate(&raw mut stream => *mut u64, 0 => u32));
+        Stream(stream)
+    }
+
     /// Loads a module with these kernels. A kernel with `_us500` in its name takes 500 us.
     pub fn module(&self, kernels: &[&str]) -> Module {
         let (mut module, text) = (0, CString::new(ptx(kernels)).unwrap());

@@ -6,6 +6,7 @@
 
 use super::super::profiler::shapes::METRIC_VALUES;
 use super::context::{AnnotatedContext, CallEntry, RangeRefusal};
+use super::ffi::stream_of_call;
 use super::functions::WatchedFunction;
 use super::run::RangeRun;
 use super::session::MissReason;
@@ -14,7 +15,7 @@ use crate::collector::DeviceWork;
 use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The measuring of a recording's annotations.
@@ -22,6 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(in crate::collector::cupti) struct AnnotationMetrics {
     run: RangeRun,
     contexts: Mutex<BTreeMap<usize, Arc<AnnotatedContext>>>,
+    /// By context, the streams that are being captured. A context that is closed and measured again keeps its count.
+    captures: Mutex<BTreeMap<usize, Arc<AtomicU32>>>,
     /// Annotations without work, those inside others, and those that are not measured, by cause.
     idle: AtomicU64,
     nested: AtomicU64,
@@ -56,6 +59,7 @@ struct CurrentCall {
     function: (u32, u32),
     watched: WatchedFunction,
     context: Weak<AnnotatedContext>,
+    captures: Arc<AtomicU32>,
 }
 
 thread_local! {
@@ -71,20 +75,28 @@ pub(super) fn is_in_call(function: (u32, u32)) -> bool {
 /// Ends the watched call that the calling thread is in.
 pub(super) fn end_call(ended: &EndedCall<'_>) {
     let call = CALL.try_with(|call| call.borrow_mut().take()).ok().flatten();
-    let ended_in = call.and_then(|call| Some((call.watched, call.context.upgrade()?)));
-    let Some((watched, context)) = ended_in else { return };
-    match watched {
-        WatchedFunction::CaptureBegin if !ended.failed => context.note_capture(true),
-        WatchedFunction::CaptureEnd => context.note_capture(false),
-        WatchedFunction::Launch | WatchedFunction::Transfer => {
-            let runs = context.leave_call() && !ended.failed;
-            if watched == WatchedFunction::Launch && runs {
-                with_range(context.context, |range| range.launches += 1);
-            }
+    let Some(call) = call else { return };
+    let ends_capture = match call.watched {
+        WatchedFunction::CaptureBegin => ended.error != 0,
+        WatchedFunction::CaptureEnd => matches!(ended.error, 0 | CAPTURE_INVALIDATED),
+        WatchedFunction::Launch | WatchedFunction::Transfer | WatchedFunction::ContextEnd => false,
+    };
+    if ends_capture {
+        let fewer = |captures: u32| captures.checked_sub(1);
+        let _ = call.captures.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
+    }
+    if matches!(call.watched, WatchedFunction::Launch | WatchedFunction::Transfer)
+        && let Some(context) = call.context.upgrade()
+    {
+        let runs = context.leave_call() && ended.error == 0;
+        if call.watched == WatchedFunction::Launch && runs {
+            with_range(context.context, |range| range.launches += 1);
         }
-        WatchedFunction::CaptureBegin | WatchedFunction::ContextEnd => {}
     }
 }
+
+/// The result of ending a capture that was invalidated, which ends it too.
+const CAPTURE_INVALIDATED: u32 = 901;
 
 /// Calls `act` with the open range of the calling thread's annotation in a context, if it has one.
 fn with_range<R>(context: usize, act: impl FnOnce(&mut OpenRange) -> R) -> Option<R> {
@@ -126,6 +138,7 @@ impl AnnotationMetrics {
         AnnotationMetrics {
             run,
             contexts: Mutex::default(),
+            captures: Mutex::default(),
             idle: AtomicU64::new(0),
             nested: AtomicU64::new(0),
             overlapped: AtomicU64::new(0),
@@ -155,28 +168,35 @@ impl AnnotationMetrics {
 
     /// Handles a call of the program that begins.
     pub(super) fn on_begun_call(self: &Arc<Self>, call: &BegunCall) {
-        let Some(watched) = self.run.functions.get(&call.function).copied() else { return };
+        let Some((watched, stream)) = self.run.functions.get(&call.function).copied() else { return };
         if watched == WatchedFunction::ContextEnd {
             // The next launch of a context that remains begins anew.
             return self.close_contexts();
         }
         let context = self.find_context(call.context);
+        let captures = self.find_captures(call.context);
         let enter = |current: &RefCell<Option<CurrentCall>>| {
             let mut current = current.borrow_mut();
             let is_outer = current.is_none();
             if is_outer {
                 let context = context.as_ref().map(Arc::downgrade).unwrap_or_default();
-                *current = Some(CurrentCall { function: call.function, watched, context });
+                // At the begin: another thread must not wait from now on.
+                captures.fetch_add(u32::from(watched == WatchedFunction::CaptureBegin), Ordering::AcqRel);
+                *current = Some(CurrentCall { function: call.function, watched, context, captures });
             }
             is_outer
         };
         let is_outer = CALL.try_with(enter).unwrap_or(false);
         if is_outer && matches!(watched, WatchedFunction::Launch | WatchedFunction::Transfer) {
             match context {
-                Ok(context) => self.enter_call(&context),
+                Ok(context) => self.enter_call(&context, stream_of_call(call.params, stream)),
                 Err(refusal) => self.refuse_range(call.context, refusal),
             }
         }
+    }
+
+    fn find_captures(&self, context: usize) -> Arc<AtomicU32> {
+        self.captures.lock().unwrap_or_else(PoisonError::into_inner).entry(context).or_default().clone()
     }
 
     fn find_context(&self, context: usize) -> Result<Arc<AnnotatedContext>, RangeRefusal> {
@@ -190,20 +210,20 @@ impl AnnotationMetrics {
         }
         let device = self.run.find_device(context).map_err(RangeRefusal::Missed)?;
         let metrics = device.ok_or(RangeRefusal::Missed(MissReason::FailedBefore))?;
-        let added = Arc::new(AnnotatedContext::new(context, metrics.clone()));
+        let added = Arc::new(AnnotatedContext::new(context, metrics.clone(), self.find_captures(context)));
         contexts.insert(context, added.clone());
         Ok(added)
     }
 
     /// Begins the range of the thread's annotation, if the call is its first in the context.
-    fn enter_call(self: &Arc<Self>, context: &Arc<AnnotatedContext>) {
+    fn enter_call(self: &Arc<Self>, context: &Arc<AnnotatedContext>, stream: Option<usize>) {
         let own = with_range(context.context, |range| range.number);
         let wants_range = own.is_none() && self.wants_range(context.context);
         let begun = match context.enter_call(own, wants_range) {
             CallEntry::Passed => return,
             CallEntry::Refused(refusal) => Err(refusal),
             CallEntry::Begins(number) => {
-                context.begin_range(self.run.driver, self.run.api, &self.run.names()).map(|()| number)
+                context.begin_range(stream, self.run.driver, self.run.api, &self.run.names()).map(|()| number)
             }
         };
         match begun {

@@ -4,7 +4,7 @@ use super::super::profiler::ffi::MetricNames;
 use super::ffi::RangeApi;
 use super::session::{ContextProfiler, DeviceMetrics, MissReason};
 use crate::collector::cuda::Driver;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use std::time::Duration;
 pub(super) struct AnnotatedContext {
     pub(super) context: usize,
     pub(super) metrics: Arc<DeviceMetrics>,
+    /// Streams that are being captured, as far as known: then the context must not be waited for.
+    captures: Arc<AtomicU32>,
     state: Mutex<ContextState>,
     range_ended: Condvar,
 }
@@ -21,8 +23,6 @@ pub(super) struct AnnotatedContext {
 struct ContextState {
     /// Running calls that submit work, of all threads.
     calls: u32,
-    /// Streams that are being captured: then the context must not be waited for.
-    captures: u32,
     range: Option<ContextRange>,
     /// `None` while a thread begins or ends a range.
     profiler: Option<ContextProfiler>,
@@ -80,8 +80,12 @@ static LAST_RANGE: AtomicU64 = AtomicU64::new(0);
 const END_LIMIT: Duration = Duration::from_millis(500);
 
 impl AnnotatedContext {
-    pub(super) fn new(context: usize, metrics: Arc<DeviceMetrics>) -> AnnotatedContext {
-        AnnotatedContext { context, metrics, state: Mutex::default(), range_ended: Condvar::new() }
+    pub(super) fn new(context: usize, metrics: Arc<DeviceMetrics>, captures: Arc<AtomicU32>) -> AnnotatedContext {
+        AnnotatedContext { context, metrics, captures, state: Mutex::default(), range_ended: Condvar::new() }
+    }
+
+    fn has_captures(&self) -> bool {
+        self.captures.load(Ordering::Acquire) > 0
     }
 
     fn lock_state(&self) -> MutexGuard<'_, ContextState> {
@@ -105,7 +109,7 @@ impl AnnotatedContext {
             RangeRefusal::Cut
         } else if state.has_failed {
             RangeRefusal::Missed(MissReason::FailedBefore)
-        } else if state.captures > 0 {
+        } else if self.has_captures() {
             RangeRefusal::Captured
         } else if state.range.is_some() || state.calls > 1 {
             RangeRefusal::Overlapped
@@ -121,18 +125,25 @@ impl AnnotatedContext {
     pub(super) fn leave_call(&self) -> bool {
         let mut state = self.lock_state();
         state.calls = state.calls.saturating_sub(1);
-        state.captures == 0
+        !self.has_captures()
     }
 
-    /// Notes that the capture of a stream has begun or ended.
-    pub(super) fn note_capture(&self, begins: bool) {
-        let mut state = self.lock_state();
-        state.captures = if begins { state.captures + 1 } else { state.captures.saturating_sub(1) };
+    /// Waits for the context, which is current. A wait would invalidate a capture: the calls that begin captures are counted,
+    /// and the driver knows those that began before the recording, of `stream` and of those that block the legacy stream.
+    fn wait(&self, driver: &Driver, stream: Option<usize>) -> Result<(), RangeRefusal> {
+        let is_captured = self.has_captures()
+            || driver.is_capturing(None)
+            || stream.is_some_and(|stream| driver.is_capturing(Some(stream)));
+        if is_captured {
+            return Err(RangeRefusal::Captured);
+        }
+        driver.wait_for_context().map_err(RangeRefusal::WaitFailed)
     }
 
-    /// Begins the reserved range once the context, which is current, is idle.
+    /// Begins the reserved range once the context, which is current, is idle. `stream` is that of the call, if known.
     pub(super) fn begin_range(
         &self,
+        stream: Option<usize>,
         driver: &Driver,
         api: &'static RangeApi,
         names: &MetricNames,
@@ -140,11 +151,14 @@ impl AnnotatedContext {
         // Taken before the wait: a stop meanwhile finds no range that was pushed, and leaves the profiler to this thread.
         // No lock is held: other threads launch meanwhile.
         let mut profiler = self.lock_state().profiler.take();
-        let begun = self.push_range(&mut profiler, driver, api, names);
+        let begun = self.wait(driver, stream).and_then(|()| self.push_range(&mut profiler, api, names));
         let mut state = self.lock_state();
         if begun.is_ok() && !state.is_closed {
             state.profiler = profiler;
             return Ok(());
+        }
+        if begun == Err(RangeRefusal::Captured) && !state.is_closed {
+            state.profiler = profiler.take();
         }
         if matches!(begun, Err(RangeRefusal::Missed(_))) {
             state.has_failed = true;
@@ -159,15 +173,13 @@ impl AnnotatedContext {
         Err(if is_counted { RangeRefusal::Closed } else { begun.err().unwrap_or(RangeRefusal::Cut) })
     }
 
-    /// Waits, and pushes the range.
+    /// Pushes the range, unless the recording has ended during the wait.
     fn push_range(
         &self,
         profiler: &mut Option<ContextProfiler>,
-        driver: &Driver,
         api: &'static RangeApi,
         names: &MetricNames,
     ) -> Result<(), RangeRefusal> {
-        driver.wait_for_context().map_err(RangeRefusal::WaitFailed)?;
         if self.lock_state().is_closed {
             return Err(RangeRefusal::Cut);
         }
@@ -184,15 +196,15 @@ impl AnnotatedContext {
         names: &MetricNames,
         now: impl FnOnce() -> u64,
     ) -> Result<MeasuredRange, RangeRefusal> {
-        let (profiler, is_captured) = {
+        let profiler = {
             let mut state = self.lock_state();
             if state.range.is_none_or(|range| range.number != number) {
                 return Err(RangeRefusal::Closed);
             }
-            (state.profiler.take().ok_or(RangeRefusal::Closed)?, state.captures > 0)
+            state.profiler.take().ok_or(RangeRefusal::Closed)?
         };
         let mut outcome = Err(RangeRefusal::Cut);
-        driver.with_context(self.context, || outcome = self.pop_range(&profiler, is_captured, driver, names, now));
+        driver.with_context(self.context, || outcome = self.pop_range(&profiler, driver, names, now));
         // After an error the next range begins anew.
         let is_usable = matches!(outcome, Ok(_) | Err(RangeRefusal::Captured));
         let mut state = self.lock_state();
@@ -214,19 +226,12 @@ impl AnnotatedContext {
     fn pop_range(
         &self,
         profiler: &ContextProfiler,
-        is_captured: bool,
         driver: &Driver,
         names: &MetricNames,
         now: impl FnOnce() -> u64,
     ) -> Result<MeasuredRange, RangeRefusal> {
-        if is_captured {
-            profiler.abandon_range();
-            return Err(RangeRefusal::Captured);
-        }
-        if let Err(code) = driver.wait_for_context() {
-            profiler.abandon_range();
-            return Err(RangeRefusal::WaitFailed(code));
-        }
+        // The streams of its calls may have been destroyed.
+        self.wait(driver, None).inspect_err(|_| profiler.abandon_range())?;
         let end = now();
         match profiler.end_range(&self.metrics, names) {
             Ok(Some(values)) => Ok(MeasuredRange { end, values }),

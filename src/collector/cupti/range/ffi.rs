@@ -1,8 +1,10 @@
 //! Safe wrappers of CUPTI's range profiler, which measures kernels, or ranges of a context.
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
+use super::super::callbacks::CallParams;
 use super::super::error::CuptiError;
 use super::super::profiler::ffi::{Call, CallFailure, CounterImage, MetricNames, Object, make_call, params};
+use super::functions::StreamPlace;
 use crate::collector::library::functions;
 use std::ffi::{c_char, c_void};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -76,6 +78,12 @@ impl RangeUnit {
             RangeUnit::Annotations => (2, 3),
         }
     }
+}
+
+/// Returns the stream of a call that begins; `None` if it is not known.
+pub(super) fn stream_of_call(params: CallParams, place: Option<StreamPlace>) -> Option<usize> {
+    // SAFETY: the call begins, and its function was found by the name that the place belongs to.
+    place.and_then(|place| unsafe { params.stream(place) })
 }
 
 impl RangeHandle {

@@ -17,6 +17,39 @@ pub(super) enum WatchedFunction {
     ContextEnd,
 }
 
+/// Where the parameters of a function have its stream, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::collector::cupti) enum StreamPlace {
+    At(usize),
+    /// In the configuration that the first parameter points to.
+    InConfig(usize),
+}
+
+/// A function to watch, of annotations with the place of its stream, if that is known.
+pub(super) type WatchedCall = (WatchedFunction, Option<StreamPlace>);
+
+/// The places in CUDA's declarations, which do not change: a new version of a function has a new name.
+const STREAMS: [(&str, StreamPlace); 18] = [
+    ("cuLaunchKernel", StreamPlace::At(40)),
+    ("cuLaunchCooperativeKernel", StreamPlace::At(40)),
+    ("cudaLaunchKernel", StreamPlace::At(48)),
+    ("cudaLaunchCooperativeKernel", StreamPlace::At(48)),
+    ("cuLaunchKernelEx", StreamPlace::InConfig(32)),
+    ("cudaLaunchKernelExC", StreamPlace::InConfig(32)),
+    ("cuGraphLaunch", StreamPlace::At(8)),
+    ("cudaGraphLaunch", StreamPlace::At(8)),
+    ("cuMemcpyAsync", StreamPlace::At(24)),
+    ("cuMemcpyHtoDAsync", StreamPlace::At(24)),
+    ("cuMemcpyDtoHAsync", StreamPlace::At(24)),
+    ("cuMemcpyDtoDAsync", StreamPlace::At(24)),
+    ("cuMemsetD8Async", StreamPlace::At(24)),
+    ("cuMemsetD16Async", StreamPlace::At(24)),
+    ("cuMemsetD32Async", StreamPlace::At(24)),
+    ("cudaMemcpyAsync", StreamPlace::At(32)),
+    ("cudaMemsetAsync", StreamPlace::At(24)),
+    ("cudaMemcpyPeerAsync", StreamPlace::At(40)),
+];
+
 /// The functions to watch, without the endings by which CUPTI tells their variants apart.
 const KERNELS: [&str; 4] = ["cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernel", "cudaLaunchKernelExC"];
 const CONTEXT_ENDS: [&str; 4] =
@@ -52,12 +85,19 @@ fn watch_function(name: &str, unit: RangeUnit) -> Option<WatchedFunction> {
     }
 }
 
+/// Returns where the parameters of a function have its stream. A stream of 0 is the thread's own in `_ptsz` and `_ptds`
+/// variants, which nothing captures.
+fn find_stream(name: &str) -> Option<StreamPlace> {
+    let name = name.split("_v").next()?.trim_end_matches("_ptsz");
+    STREAMS.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
+}
+
 /// Finds the numbers of the functions to watch, which newer versions have more of.
-pub(super) fn find_functions(subscriber: Subscriber, unit: RangeUnit) -> BTreeMap<(u32, u32), WatchedFunction> {
+pub(super) fn find_functions(subscriber: Subscriber, unit: RangeUnit) -> BTreeMap<(u32, u32), WatchedCall> {
     let all = [DRIVER, RUNTIME].into_iter().flat_map(|domain| (1..2048).map(move |function| (domain, function)));
     let watched = |(domain, function): (u32, u32)| {
         let name = subscriber.api.callback_name(domain, function)?;
-        Some(((domain, function), watch_function(&name, unit)?))
+        Some(((domain, function), (watch_function(&name, unit)?, find_stream(&name))))
     };
     all.filter_map(watched).collect()
 }
@@ -85,5 +125,13 @@ mod tests {
             let watched = [RangeUnit::Kernels, RangeUnit::Annotations].map(|unit| watch_function(name, unit));
             assert_eq!(watched, [of_kernels, of_annotations], "{name}");
         }
+    }
+
+    #[test]
+    fn streams_are_found_in_the_parameters() {
+        assert_eq!(find_stream("cudaLaunchKernel_ptsz_v7000"), Some(StreamPlace::At(48)));
+        assert_eq!(find_stream("cuLaunchKernelEx_ptsz"), Some(StreamPlace::InConfig(32)));
+        assert_eq!(find_stream("cuMemcpyHtoDAsync_v2_ptsz"), Some(StreamPlace::At(24)));
+        assert_eq!(find_stream("cuMemcpyHtoD_v2"), None);
     }
 }

@@ -68,9 +68,9 @@ impl KernelMetrics {
     /// Handles a call of the program that begins.
     pub(super) fn on_begun_call(self: &Arc<Self>, call: &BegunCall) {
         match self.run.functions.get(&call.function) {
-            Some(WatchedFunction::Launch) => self.begin_launch(call),
+            Some((WatchedFunction::Launch, _)) => self.begin_launch(call),
             // The next launch of a context that remains begins anew.
-            Some(WatchedFunction::ContextEnd) => self.close_sessions(),
+            Some((WatchedFunction::ContextEnd, _)) => self.close_sessions(),
             _ => {}
         }
     }
@@ -124,7 +124,7 @@ impl KernelMetrics {
         match launch.session.end_launch(&self.run.names()) {
             Ok(Some(values)) => self.add_row(call, launch, end, &values),
             // A launch that failed, or that a graph has captured.
-            Ok(None) if call.failed => {}
+            Ok(None) if call.error != 0 => {}
             Ok(None) => self.run.count_missed(),
             Err(failed) => self.note_failure(failed),
         }

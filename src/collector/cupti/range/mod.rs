@@ -13,8 +13,10 @@ mod session;
 mod settings;
 
 pub(super) use annotations::end_annotation;
+pub(super) use functions::StreamPlace;
 pub(super) use settings::RangeSettings;
 
+use super::callbacks::CallParams;
 use super::profiler::ffi::ProfilerApi;
 use super::profiler::lease::{OWNER, ProfilerLease};
 use super::profiler::{FIRST_VERSION, Helper};
@@ -63,13 +65,14 @@ pub(super) struct BegunCall {
     pub(super) function: (u32, u32),
     /// The thread's current context; 0 for none.
     pub(super) context: usize,
+    pub(super) params: CallParams,
 }
 
 /// A call that returns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndedCall<'c> {
-    /// Whether it returns an error.
-    pub(super) failed: bool,
+    /// CUDA's error code; 0 for success.
+    pub(super) error: u32,
     pub(super) correlation: u32,
     /// The kernel's name; empty if it is not known.
     pub(super) kernel: &'c str,

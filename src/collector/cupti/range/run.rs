@@ -5,7 +5,7 @@ use super::super::start::Loaded;
 use super::super::subscriber::Subscriber;
 use super::RangePlan;
 use super::ffi::{RangeApi, RangeUnit};
-use super::functions::{WatchedFunction, find_functions};
+use super::functions::{WatchedCall, find_functions};
 use super::session::{DeviceMetrics, MissReason};
 use crate::buffer::Loss;
 use crate::collector::buffered::recording::RecordingApi;
@@ -25,7 +25,7 @@ pub(super) struct RangeRun {
     pub(super) driver: &'static Driver,
     subscriber: Subscriber,
     pub(super) sink: RecordSink,
-    pub(super) functions: BTreeMap<(u32, u32), WatchedFunction>,
+    pub(super) functions: BTreeMap<(u32, u32), WatchedCall>,
     pub(super) is_over: AtomicBool,
     /// Ranges that were measured or are being measured, those that could not be, and those beyond the limit.
     pub(super) begun: AtomicU64,

@@ -4,10 +4,10 @@ use super::counters::Counters;
 use super::options::Options;
 pub(crate) use sim_core::engine::NEVER;
 use sim_core::ffi::StaticText;
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 
 /// The version of the types in this file.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// Domains of API calls, by CUPTI's numbers.
 pub(crate) const DRIVER_API: u32 = 1;
@@ -50,6 +50,8 @@ pub(crate) struct ApiCall {
     pub(crate) name: *const c_char,
     /// The kernel of a launch, else null.
     pub(crate) symbol: *const c_char,
+    /// Its parameters, as CUDA declares them; null where the simulator does not pass them.
+    pub(crate) params: *const c_void,
     pub(crate) correlation: u32,
     pub(crate) result: i32,
     /// The context of the thread, 0 without, and its id.

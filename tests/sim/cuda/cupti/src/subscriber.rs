@@ -185,7 +185,7 @@ pub(crate) fn notify(site: Site, call: &mut ApiCall) {
         let data = CallbackData {
             site: site as u32,
             function_name: call.name,
-            parameters: std::ptr::null(),
+            parameters: call.params,
             return_value: (&raw mut call.result).cast(),
             symbol_name: call.symbol,
             context: call.context,

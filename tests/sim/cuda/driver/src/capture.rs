@@ -76,6 +76,14 @@ impl State {
         }
     }
 
+    /// Returns whether that is a default stream, and one that synchronizes with it is being captured.
+    pub(crate) fn blocks_legacy_stream(&self, stream: u64) -> bool {
+        let blocks = |context: u64| {
+            self.streams.values().any(|other| other.context == context && other.blocking && other.capture.is_some())
+        };
+        self.contexts.iter().any(|(handle, context)| context.null_stream == stream && blocks(*handle))
+    }
+
     /// Returns the capture of a stream.
     ///
     /// # Errors

@@ -76,6 +76,19 @@ pub(crate) fn symbol(function: u64) -> *const c_char {
     state::lock().functions.get(&function).map_or(std::ptr::null(), |function| function.name.as_ptr())
 }
 
+/// `cuLaunchKernel_params`.
+#[derive(Debug)]
+#[repr(C)]
+struct LaunchParams {
+    function: u64,
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared: u32,
+    stream: u64,
+    parameters: u64,
+    extra: u64,
+}
+
 /// `CUlaunchConfig`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -140,6 +153,8 @@ pub extern "C" fn cuLaunchKernel(
 ) -> i32 {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     let dimensions = Dimensions { grid, block, dynamic_shared, ..Dimensions::default() };
+    let params = LaunchParams { function, grid, block, dynamic_shared, stream, parameters: 0, extra: 0 };
+    trace::set_params(&params);
     trace::launch(&calls::cuLaunchKernel, symbol(function), |caller| {
         launch(function, dimensions, stream, caller.correlation)
     })

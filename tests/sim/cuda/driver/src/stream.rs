@@ -193,6 +193,9 @@ api! {
     fn cuStreamIsCapturing(stream: u64, status: *mut i32) |_| {
         let mut state = state::ready()?;
         let handle = state.stream(stream)?;
+        if state.blocks_legacy_stream(handle) {
+            return Err(Error::CAPTURE_IMPLICIT);
+        }
         give(status, state.capture_status(handle) as i32)
     }
 

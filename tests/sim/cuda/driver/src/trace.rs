@@ -8,7 +8,8 @@ use crate::shared::tracer::{ApiCall, EventRecord, Memory, Synchronization, Trace
 use crate::{context, control, injection};
 use sim_core::ffi::StaticPointer;
 use sim_core::ids::CorrelationIds;
-use std::ffi::{CStr, c_char};
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
 
 static TRACER: StaticPointer<Tracer> = StaticPointer::null();
 static CORRELATION: CorrelationIds = CorrelationIds::new();
@@ -18,6 +19,16 @@ pub(crate) fn set(tracer: *const Tracer) {
     // SAFETY: null, or a table that its owner never frees.
     unsafe { TRACER.set(tracer) };
     configured(control::options());
+}
+
+thread_local! {
+    /// The parameters of the call that the thread makes next.
+    static PARAMS: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Sets the parameters of the call that the calling thread makes next. They must outlive it.
+pub(crate) fn set_params<P>(params: &P) {
+    PARAMS.with(|next| next.set((&raw const *params).cast()));
 }
 
 fn tracer() -> Option<&'static Tracer> {
@@ -55,6 +66,7 @@ pub(crate) fn nested(
         cbid: call.cbid,
         name: call.name.as_ptr(),
         symbol,
+        params: PARAMS.with(|params| params.replace(std::ptr::null())),
         correlation,
         result: 0,
         context,
