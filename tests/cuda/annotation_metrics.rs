@@ -1,8 +1,8 @@
 //! Metrics of annotations on the simulated devices: each is one range of its context, and none has the work of others.
 
 use serde_json::Value;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 use support::cuda::{self, Cuda, Stream};
@@ -529,4 +529,39 @@ fn stop_during_a_wait_counts_one_loss() {
         assert_eq!(file.lost(Loss::VendorDropped), 1, "{waits_at_end} {:?}", report(&file));
         check_released(1);
     }
+}
+
+#[test]
+fn call_that_outlives_its_recording_is_replaced() {
+    let machine = machine("no_finish=endless");
+    let endless = machine.only_kernel("endless");
+    let (barrier, layers) = (Barrier::new(2), Mutex::new(None));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let cuda = Cuda::new();
+            let (memory, kernel) = (cuda.allocate(64), cuda.only_kernel("work"));
+            barrier.wait();
+            // The first recording ends meanwhile, so there is no callback when it returns.
+            cuda.memcpy_dtoh_blocking(&mut [0; 64], memory);
+            barrier.wait();
+            let layers: Dispatch = layers.lock().unwrap().take().unwrap();
+            let _layers = dispatcher::set_default(&layers);
+            annotate!("again").in_scope(|| cuda.launch(kernel, 5, Stream::NULL));
+            barrier.wait();
+        });
+        let work = || {
+            machine.launch(endless, 1, Stream::NULL);
+            barrier.wait();
+            thread::sleep(Duration::from_millis(50));
+        };
+        measured(|builder| builder, work);
+        cuda::finish();
+        let work = || {
+            *layers.lock().unwrap() = Some(dispatcher::get_default(Clone::clone));
+            barrier.wait();
+            barrier.wait();
+        };
+        let file = measured(|builder| builder, work);
+        assert_eq!(planted(&file, 0), [("again", 1, 5)], "{:?}", report(&file));
+    });
 }

@@ -303,6 +303,13 @@ impl Cuda {
         call!(cuMemcpyDtoHAsync_v2(target => *mut u8, source.address => u64, bytes => usize, stream.0 => u64));
     }
 
+    /// Copies from the device, after the work of the default stream.
+    pub fn memcpy_dtoh_blocking(&self, target: &mut [u8], source: Memory) {
+        let (bytes, target) = (target.len(), target.as_mut_ptr());
+        assert!(bytes <= source.bytes);
+        call!(cuMemcpyDtoH_v2(target => *mut u8, source.address => u64, bytes => usize));
+    }
+
     /// Copies on one device.
     pub fn memcpy_dtod(&self, target: Memory, source: Memory, stream: Stream) {
         let bytes = target.bytes.min(source.bytes);

@@ -56,6 +56,8 @@ struct OpenRange {
 /// A watched call that a thread is in. The runtime's functions call the driver's: the outer call counts.
 #[derive(Debug)]
 struct CurrentCall {
+    /// A call that runs when its recording ends has no callback at its return, and is left here.
+    metrics: Weak<AnnotationMetrics>,
     function: (u32, u32),
     watched: WatchedFunction,
     context: Weak<AnnotatedContext>,
@@ -177,12 +179,18 @@ impl AnnotationMetrics {
         let captures = self.find_captures(call.context);
         let enter = |current: &RefCell<Option<CurrentCall>>| {
             let mut current = current.borrow_mut();
-            let is_outer = current.is_none();
+            let is_outer = current.as_ref().is_none_or(|call| !std::ptr::eq(call.metrics.as_ptr(), Arc::as_ptr(self)));
             if is_outer {
                 let context = context.as_ref().map(Arc::downgrade).unwrap_or_default();
                 // At the begin: another thread must not wait from now on.
                 captures.fetch_add(u32::from(watched == WatchedFunction::CaptureBegin), Ordering::AcqRel);
-                *current = Some(CurrentCall { function: call.function, watched, context, captures });
+                *current = Some(CurrentCall {
+                    metrics: Arc::downgrade(self),
+                    function: call.function,
+                    watched,
+                    context,
+                    captures,
+                });
             }
             is_outer
         };

@@ -11,12 +11,13 @@ use super::run::RangeRun;
 use super::session::{ContextSession, MissReason};
 use super::{BegunCall, EndedCall};
 use crate::collector::DeviceWork;
+use crate::collector::cuda::Driver;
 use crate::collector::records::demangle::demangle;
 use kineto_trace::activity::ActivityType;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The measuring of a recording's kernels.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(in crate::collector::cupti) struct KernelMetrics {
 /// A launch that a thread is in. The runtime's functions call the driver's: the outer call is the launch.
 #[derive(Debug)]
 struct CurrentLaunch {
+    /// A launch that runs when its recording ends may have no callback at its return, and is left here.
+    metrics: Weak<KernelMetrics>,
     function: (u32, u32),
     /// `None` if it is not measured.
     measured: Option<MeasuredLaunch>,
@@ -60,6 +63,15 @@ pub(super) fn end_launch(call: &EndedCall<'_>) {
     }
 }
 
+impl CurrentLaunch {
+    /// Releases the counters of a launch whose recording has ended: the next one of the context needs them.
+    fn release(self, driver: &Driver) {
+        let Some(measured) = self.measured else { return };
+        let names = measured.metrics.run.names();
+        driver.with_context(measured.session.context, || _ = measured.session.end_launch(&names));
+    }
+}
+
 impl KernelMetrics {
     pub(super) fn new(run: RangeRun) -> KernelMetrics {
         KernelMetrics { run, sessions: Mutex::default() }
@@ -77,12 +89,16 @@ impl KernelMetrics {
 
     /// Begins to measure a launch, unless the thread is in one already.
     fn begin_launch(self: &Arc<Self>, call: &BegunCall) {
-        let is_nested = LAUNCH.try_with(|launch| launch.borrow().is_some()).unwrap_or(true);
+        let is_own = |launch: &CurrentLaunch| std::ptr::eq(launch.metrics.as_ptr(), Arc::as_ptr(self));
+        let is_nested = LAUNCH.try_with(|launch| launch.borrow().as_ref().is_some_and(is_own)).unwrap_or(true);
         if !self.run.is_recording() || call.context == 0 || is_nested {
             return;
         }
+        if let Some(stale) = LAUNCH.try_with(|current| current.borrow_mut().take()).ok().flatten() {
+            stale.release(self.run.driver);
+        }
         let measured = self.measure_launch(call.context);
-        let launch = CurrentLaunch { function: call.function, measured };
+        let launch = CurrentLaunch { metrics: Arc::downgrade(self), function: call.function, measured };
         let _ = LAUNCH.try_with(|current| *current.borrow_mut() = Some(launch));
     }
 

@@ -23,7 +23,7 @@ pub(super) struct DeviceMetrics {
 /// A context, whose launches are measured one after another: a second thread waits for its turn.
 #[derive(Debug)]
 pub(super) struct ContextSession {
-    context: usize,
+    pub(super) context: usize,
     pub(super) metrics: Arc<DeviceMetrics>,
     state: Mutex<SessionState>,
     turn_ended: Condvar,
