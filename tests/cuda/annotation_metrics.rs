@@ -565,3 +565,28 @@ fn call_that_outlives_its_recording_is_replaced() {
         assert_eq!(planted(&file, 0), [("again", 1, 5)], "{:?}", report(&file));
     });
 }
+
+#[test]
+fn first_launch_without_a_context_is_counted() {
+    for (settings, measures) in [("nested_driver=1,late_context=1", true), ("late_context=1", false)] {
+        let machine = machine(settings);
+        let kernel = machine.only_kernel("work");
+        let file = measured(
+            |builder| builder,
+            || {
+                annotate!("first").in_scope(|| {
+                    machine.launch_by_runtime(kernel, 5, Stream::NULL);
+                    machine.launch(kernel, 2, Stream::NULL);
+                });
+                annotate!("only").in_scope(|| machine.launch_by_runtime(kernel, 3, Stream::NULL));
+            },
+        );
+        let found = planted(&file, 0);
+        if measures {
+            assert_eq!(found, [("first", 2, 7), ("only", 1, 3)], "{:?}", report(&file));
+        } else {
+            assert_eq!(found, [], "{:?}", report(&file));
+            check_note(&file, "2 annotations were not measured: the context of a launch was not known");
+        }
+    }
+}

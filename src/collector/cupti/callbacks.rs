@@ -111,8 +111,8 @@ impl CallParams {
 fn measure_begun_call(function: (u32, u32), data: *const c_void) {
     // SAFETY: in these domains the data has this layout in all versions.
     let data = unsafe { &*data.cast::<CallData>() };
-    let (context, params) = (data.context.addr(), CallParams(data.params));
-    in_callback(|| HUB.measure_begun_call(&BegunCall { function, context, params }));
+    let (context, params, correlation) = (data.context.addr(), CallParams(data.params), data.correlation);
+    in_callback(|| HUB.measure_begun_call(&BegunCall { function, context, params, correlation }));
 }
 
 /// Ends the watched call that the calling thread is in.

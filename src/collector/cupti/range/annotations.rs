@@ -31,6 +31,7 @@ pub(in crate::collector::cupti) struct AnnotationMetrics {
     overlapped: AtomicU64,
     captured: AtomicU64,
     cut: AtomicU64,
+    no_context: AtomicU64,
 }
 
 /// An annotation that a thread is in, the outermost.
@@ -41,6 +42,8 @@ struct CurrentAnnotation {
     slice: u64,
     /// The open annotations inside it.
     inner: u64,
+    /// The correlation id of a call without a context, until the driver call inside it, which has one.
+    without_context: Option<u32>,
     /// By context; `None` where it is not measured.
     ranges: BTreeMap<usize, Option<OpenRange>>,
 }
@@ -146,6 +149,7 @@ impl AnnotationMetrics {
             overlapped: AtomicU64::new(0),
             captured: AtomicU64::new(0),
             cut: AtomicU64::new(0),
+            no_context: AtomicU64::new(0),
         }
     }
 
@@ -161,7 +165,13 @@ impl AnnotationMetrics {
                 }
                 None => {
                     let ranges = BTreeMap::new();
-                    *current = Some(CurrentAnnotation { metrics: Arc::downgrade(self), slice, inner: 0, ranges });
+                    *current = Some(CurrentAnnotation {
+                        metrics: Arc::downgrade(self),
+                        slice,
+                        inner: 0,
+                        without_context: None,
+                        ranges,
+                    });
                 }
             }
         };
@@ -175,6 +185,12 @@ impl AnnotationMetrics {
             // The next launch of a context that remains begins anew.
             return self.close_contexts();
         }
+        if call.context == 0 {
+            // The runtime makes the context of a thread inside its first call: the driver's call counts.
+            self.with_annotation(|annotation| *annotation.without_context.get_or_insert(call.correlation));
+            return;
+        }
+        self.with_annotation(|annotation| annotation.without_context.take_if(|known| *known == call.correlation));
         let context = self.find_context(call.context);
         let captures = self.find_captures(call.context);
         let enter = |current: &RefCell<Option<CurrentCall>>| {
@@ -248,12 +264,8 @@ impl AnnotationMetrics {
 
     /// Returns whether the thread's annotation is to be measured in a context.
     fn wants_range(self: &Arc<Self>, context: usize) -> bool {
-        let is_new = |current: &RefCell<Option<CurrentAnnotation>>| {
-            let current = current.borrow();
-            let own = current.as_ref().filter(|annotation| annotation.is_of(self));
-            own.is_some_and(|annotation| !annotation.ranges.contains_key(&context))
-        };
-        if !ANNOTATION.try_with(is_new).unwrap_or(false) {
+        let is_new = self.with_annotation(|annotation| !annotation.ranges.contains_key(&context));
+        if is_new != Some(true) {
             return false;
         }
         if !self.run.is_recording() {
@@ -267,23 +279,23 @@ impl AnnotationMetrics {
         is_below
     }
 
-    fn set_range(self: &Arc<Self>, context: usize, range: Option<OpenRange>) {
-        let set = |current: &RefCell<Option<CurrentAnnotation>>| {
+    /// Calls `act` with the thread's annotation, if it is in one of this recording.
+    fn with_annotation<R>(self: &Arc<Self>, act: impl FnOnce(&mut CurrentAnnotation) -> R) -> Option<R> {
+        let act = |current: &RefCell<Option<CurrentAnnotation>>| {
             let mut current = current.borrow_mut();
-            let own = current.as_mut().filter(|annotation| annotation.is_of(self));
-            own.map(|annotation| annotation.ranges.insert(context, range))
+            current.as_mut().filter(|annotation| annotation.is_of(self)).map(act)
         };
-        let _ = ANNOTATION.try_with(set);
+        ANNOTATION.try_with(act).ok().flatten()
+    }
+
+    fn set_range(self: &Arc<Self>, context: usize, range: Option<OpenRange>) {
+        self.with_annotation(|annotation| annotation.ranges.insert(context, range));
     }
 
     /// Notes that the thread's annotation is not measured in a context, once.
     fn refuse_range(self: &Arc<Self>, context: usize, refusal: RangeRefusal) {
-        let is_new = |current: &RefCell<Option<CurrentAnnotation>>| {
-            let mut current = current.borrow_mut();
-            let own = current.as_mut().filter(|annotation| annotation.is_of(self));
-            own.is_some_and(|annotation| annotation.ranges.insert(context, None).is_none())
-        };
-        if ANNOTATION.try_with(is_new).unwrap_or(false) {
+        let is_new = self.with_annotation(|annotation| annotation.ranges.insert(context, None).is_none());
+        if is_new == Some(true) {
             self.count_refusal(refusal);
         }
     }
@@ -293,6 +305,7 @@ impl AnnotationMetrics {
             RangeRefusal::Overlapped => &self.overlapped,
             RangeRefusal::Captured => &self.captured,
             RangeRefusal::Cut => &self.cut,
+            RangeRefusal::NoContext => &self.no_context,
             RangeRefusal::Closed => return,
             RangeRefusal::WaitFailed(code) => {
                 self.run.sink.note(format!("annotations were not measured: cuCtxSynchronize returned {code}"));
@@ -311,16 +324,24 @@ impl AnnotationMetrics {
 
     /// Ends the ranges of an annotation, and writes a row for each.
     fn end_ranges(&self, annotation: CurrentAnnotation) {
-        if annotation.ranges.is_empty() {
-            self.idle.fetch_add(1, Ordering::Relaxed);
+        let is_partial = annotation.without_context.is_some();
+        match annotation.ranges.is_empty() {
+            true if is_partial => self.count_refusal(RangeRefusal::NoContext),
+            true => _ = self.idle.fetch_add(1, Ordering::Relaxed),
+            false => {}
         }
         for range in annotation.ranges.into_values().flatten() {
             let OpenRange { context, number, start, launches } = range;
             let Some(context) = context.upgrade() else { continue };
             let ended = context.end_range(number, self.run.driver, &self.run.names(), || self.run.now());
             let ended = ended.and_then(|ended| {
-                let is_cut = self.run.sink.pauses().overlaps(start, ended.end);
-                if is_cut { Err(RangeRefusal::Cut) } else { Ok(ended) }
+                if is_partial {
+                    Err(RangeRefusal::NoContext)
+                } else if self.run.sink.pauses().overlaps(start, ended.end) {
+                    Err(RangeRefusal::Cut)
+                } else {
+                    Ok(ended)
+                }
             });
             match ended {
                 Ok(ended) => self.run.sink.record(|batch| {
@@ -361,6 +382,7 @@ impl AnnotationMetrics {
             (&self.overlapped, "not measured: another thread used their context meanwhile"),
             (&self.captured, "not measured: a stream was being captured"),
             (&self.cut, "not measured: the recording paused, or the recording or their context ended"),
+            (&self.no_context, "not measured: the context of a launch was not known"),
             (&self.idle, "not measured: they launched nothing"),
             (&self.nested, "measured with those around them"),
         ] {

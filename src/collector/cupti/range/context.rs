@@ -61,6 +61,8 @@ pub(super) enum RangeRefusal {
     Cut,
     /// The same, counted when the context was closed.
     Closed,
+    /// A call that submits work had no context.
+    NoContext,
     /// `cuCtxSynchronize` returned this error: which work is in the range is unknown.
     WaitFailed(u32),
     Missed(MissReason),

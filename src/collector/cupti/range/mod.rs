@@ -66,6 +66,8 @@ pub(super) struct BegunCall {
     /// The thread's current context; 0 for none.
     pub(super) context: usize,
     pub(super) params: CallParams,
+    /// The same for a runtime call and the driver call inside it.
+    pub(super) correlation: u32,
 }
 
 /// A call that returns.

@@ -39,6 +39,8 @@ sim_core::options! {
     early_kernels_ns: u64 = 0;
     timestamp_zero: bool = false;
     nested_driver: bool = false;
+    /// Runtime calls begin without a context.
+    late_context: bool = false;
     inside_init: bool = false;
     shared_timestamp_error: i32 = 0;
     /// No GPU but Blackwell and later has it.

@@ -4,7 +4,7 @@ use crate::error::{Error, Outcome};
 use crate::shared::calls::Call;
 use crate::shared::clock::now;
 use crate::shared::options::Options;
-use crate::shared::tracer::{ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
+use crate::shared::tracer::{ApiCall, EventRecord, Memory, RUNTIME_API, Synchronization, Tracer, Work};
 use crate::{context, control, injection};
 use sim_core::ffi::StaticPointer;
 use sim_core::ids::CorrelationIds;
@@ -60,7 +60,8 @@ pub(crate) fn nested(
 ) -> i32 {
     injection::check(call);
     let Some(tracer) = tracer() else { return code(serve(Caller { correlation })) };
-    let (context, context_id) = context::current_for_trace();
+    let is_late = control::options().late_context && call.domain == RUNTIME_API;
+    let (context, context_id) = if is_late { (0, 0) } else { context::current_for_trace() };
     let mut entry = ApiCall {
         domain: call.domain,
         cbid: call.cbid,
