@@ -590,3 +590,20 @@ fn first_launch_without_a_context_is_counted() {
         }
     }
 }
+
+#[test]
+fn other_than_one_range_has_one_note_with_figures() {
+    for (settings, figures) in [
+        ("range_fault=1", "0 ranges instead of 1, dropped 0, and the pass was incomplete"),
+        ("range_fault=2", "1 ranges instead of 1, dropped 1, and the pass was complete"),
+        ("range_fault=3", "2 ranges instead of 1, dropped 0, and the pass was complete"),
+    ] {
+        let machine = machine(settings);
+        let kernel = machine.only_kernel("work");
+        let step = || annotate!("step").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
+        let file = measured(|builder| builder, || (0..4).for_each(|_| step()));
+        assert_eq!((rows(&file).len(), file.lost(Loss::VendorDropped)), (0, 4), "{settings} {:?}", report(&file));
+        check_note(&file, &format!("an annotation was not measured: CUPTI returned {figures}"));
+        check_note(&file, "4 annotations could not be measured");
+    }
+}

@@ -15,7 +15,7 @@ use crate::collector::DeviceWork;
 use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The measuring of a recording's annotations.
@@ -32,6 +32,7 @@ pub(in crate::collector::cupti) struct AnnotationMetrics {
     captured: AtomicU64,
     cut: AtomicU64,
     no_context: AtomicU64,
+    has_noted_report: AtomicBool,
 }
 
 /// An annotation that a thread is in, the outermost.
@@ -150,6 +151,7 @@ impl AnnotationMetrics {
             captured: AtomicU64::new(0),
             cut: AtomicU64::new(0),
             no_context: AtomicU64::new(0),
+            has_noted_report: AtomicBool::new(false),
         }
     }
 
@@ -312,8 +314,13 @@ impl AnnotationMetrics {
                 return self.run.count_missed();
             }
             RangeRefusal::Missed(reason) => {
-                if let MissReason::Failed(failed) = reason {
-                    self.run.note_context_failure(failed);
+                match reason {
+                    MissReason::Failed(failed) => self.run.note_context_failure(failed),
+                    // Once: the figures of each would fill the report.
+                    MissReason::NotOneRange(report) if !self.has_noted_report.swap(true, Ordering::Relaxed) => {
+                        self.run.sink.note(format!("an annotation was not measured: {report}"));
+                    }
+                    MissReason::NotOneRange(_) | MissReason::Ended | MissReason::FailedBefore | MissReason::NoTurn => {}
                 }
                 return self.run.count_missed();
             }

@@ -236,9 +236,8 @@ impl AnnotatedContext {
         self.wait(driver, None).inspect_err(|_| profiler.abandon_range())?;
         let end = now();
         match profiler.end_range(&self.metrics, names) {
-            Ok(Some(values)) => Ok(MeasuredRange { end, values }),
-            Ok(None) => Err(RangeRefusal::Missed(MissReason::FailedBefore)),
-            Err(failed) => Err(RangeRefusal::Missed(MissReason::Failed(failed))),
+            Ok(values) => Ok(MeasuredRange { end, values }),
+            Err(missed) => Err(RangeRefusal::Missed(missed)),
         }
     }
 

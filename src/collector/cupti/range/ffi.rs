@@ -7,6 +7,7 @@ use super::super::profiler::ffi::{Call, CallFailure, CounterImage, MetricNames, 
 use super::functions::StreamPlace;
 use crate::collector::library::functions;
 use std::ffi::{c_char, c_void};
+use std::fmt;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 params! {
@@ -56,6 +57,28 @@ pub(super) struct RangeHandle(usize);
 pub(in crate::collector::cupti) enum RangeUnit {
     Kernels,
     Annotations,
+}
+
+/// What CUPTI has after a stop. Of annotations, it must be one range of a complete pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StopReport {
+    pub(super) is_complete: bool,
+    pub(super) ranges: usize,
+    pub(super) dropped: usize,
+}
+
+impl StopReport {
+    pub(super) fn is_one_range(self) -> bool {
+        self == StopReport { is_complete: true, ranges: 1, dropped: 0 }
+    }
+}
+
+impl fmt::Display for StopReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StopReport { is_complete, ranges, dropped } = self;
+        let pass = if *is_complete { "complete" } else { "incomplete" };
+        write!(f, "CUPTI returned {ranges} ranges instead of 1, dropped {dropped}, and the pass was {pass}")
+    }
 }
 
 /// The most ranges of an image. What is measured is one range; the other is for an unexpected one.
@@ -152,23 +175,25 @@ impl RangeApi {
         make_call("cuptiRangeProfilerPopRange", self.pop_range, &mut ProfilerParams::new(profiler.object()))
     }
 
-    /// Ends it, and moves the values into the image of the start; returns how many ranges it has. A pass that is not
-    /// complete has none.
+    /// Ends it, and moves the values into the image of the start; returns what it has. A pass that is not complete has no
+    /// ranges.
     pub(super) fn stop(
         &self,
         profiler: RangeHandle,
         unit: RangeUnit,
         image: &CounterImage,
-    ) -> Result<usize, CallFailure> {
+    ) -> Result<StopReport, CallFailure> {
         let object = profiler.object();
         let mut stopped = StopParams::new(object, 0, 0, 0);
         make_call("cuptiRangeProfilerStop", self.stop, &mut stopped)?;
         if unit == RangeUnit::Annotations && stopped.all_submitted == 0 {
-            return Ok(0);
+            return Ok(StopReport { is_complete: false, ranges: 0, dropped: 0 });
         }
-        make_call("cuptiRangeProfilerDecodeData", self.decode, &mut DecodeParams::new(object, 0))?;
+        let mut decoded = DecodeParams::new(object, 0);
+        make_call("cuptiRangeProfilerDecodeData", self.decode, &mut decoded)?;
         let mut params = ImageInfoParams::new(image.as_ptr(), image.bytes(), 0);
-        make_call("cuptiRangeProfilerGetCounterDataInfo", self.image_info, &mut params).map(|()| params.ranges)
+        make_call("cuptiRangeProfilerGetCounterDataInfo", self.image_info, &mut params)?;
+        Ok(StopReport { is_complete: true, ranges: params.ranges, dropped: decoded.dropped })
     }
 }
 

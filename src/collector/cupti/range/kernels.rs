@@ -115,7 +115,7 @@ impl KernelMetrics {
         match missed {
             MissReason::Ended => return None,
             MissReason::Failed(failed) => self.run.note_context_failure(failed),
-            MissReason::FailedBefore | MissReason::NoTurn => {}
+            MissReason::NotOneRange(_) | MissReason::FailedBefore | MissReason::NoTurn => {}
         }
         self.run.count_missed();
         None

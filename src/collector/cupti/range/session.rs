@@ -3,7 +3,7 @@
 use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
 use super::super::profiler::levels;
-use super::ffi::{RangeApi, RangeHandle, RangeUnit};
+use super::ffi::{RangeApi, RangeHandle, RangeUnit, StopReport};
 use crate::collector::cuda::Driver;
 use crate::collector::{DeviceDescription, Unavailable};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -54,6 +54,8 @@ pub(super) enum MissReason {
     Ended,
     /// Reported now.
     Failed(CallFailure),
+    /// Other than one range was measured.
+    NotOneRange(StopReport),
     /// Reported by an earlier launch.
     FailedBefore,
     /// Another launch of the context did not end.
@@ -135,10 +137,9 @@ impl ContextSession {
     /// Why there are no values.
     pub(super) fn end_launch(&self, names: &MetricNames) -> Result<Option<Vec<f64>>, CallFailure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = state
-            .profiler
-            .as_ref()
-            .map_or(Ok(None), |profiler| profiler.read_values(RangeUnit::Kernels, &self.metrics, names));
+        let values = state.profiler.as_ref().map_or(Ok(None), |profiler| {
+            profiler.read_values(RangeUnit::Kernels, &self.metrics, names).map(Result::ok)
+        });
         state.is_measuring = false;
         // After an error the next launch begins anew.
         if values.is_err() || state.is_closed {
@@ -204,14 +205,11 @@ impl ContextProfiler {
         self.api.push_range(self.handle)
     }
 
-    /// Ends that range, and returns its values; `None` if it has none.
-    pub(super) fn end_range(
-        &self,
-        metrics: &DeviceMetrics,
-        names: &MetricNames,
-    ) -> Result<Option<Vec<f64>>, CallFailure> {
-        self.api.pop_range(self.handle)?;
-        self.read_values(RangeUnit::Annotations, metrics, names)
+    /// Ends that range, and returns its values.
+    pub(super) fn end_range(&self, metrics: &DeviceMetrics, names: &MetricNames) -> Result<Vec<f64>, MissReason> {
+        self.api.pop_range(self.handle).map_err(MissReason::Failed)?;
+        let values = self.read_values(RangeUnit::Annotations, metrics, names).map_err(MissReason::Failed)?;
+        values.map_err(MissReason::NotOneRange)
     }
 
     /// Ends that range without its values.
@@ -225,17 +223,19 @@ impl ContextProfiler {
         self.api.disable(self.handle);
     }
 
+    /// Stops, and returns the values, or what CUPTI has instead of one range.
     fn read_values(
         &self,
         unit: RangeUnit,
         metrics: &DeviceMetrics,
         names: &MetricNames,
-    ) -> Result<Option<Vec<f64>>, CallFailure> {
+    ) -> Result<Result<Vec<f64>, StopReport>, CallFailure> {
         // With further ranges, another launch ran meanwhile, and which is which is unknown.
-        if self.api.stop(self.handle, unit, &self.image)? != 1 {
-            return Ok(None);
+        let report = self.api.stop(self.handle, unit, &self.image)?;
+        if !report.is_one_range() {
+            return Ok(Err(report));
         }
         let host = metrics.host.lock().unwrap_or_else(PoisonError::into_inner);
-        host.evaluate(&self.image, 0, names).map(Some)
+        host.evaluate(&self.image, 0, names).map(Ok)
     }
 }

@@ -62,6 +62,7 @@ sim_core::options! {
     pm_hang: bool = false;
     range_error: EnableError<u32> = EnableError::NONE;
     range_stop_error: i32 = 0;
+    range_fault: u32 = 0;
 }
 
 sim_core::versions! {

@@ -184,7 +184,8 @@ pub(crate) fn stop(params: &mut RangeStop) -> Outcome {
         if profiler.pushed.is_some() {
             return Err(Code::INVALID_OPERATION);
         }
-        params.all_submitted = u8::from(!profiler.by_caller || profiler.passes == 1);
+        let is_complete = !profiler.by_caller || profiler.passes == 1;
+        params.all_submitted = u8::from(is_complete && link::options().range_fault != 1);
         profiler.stopped = Some(profiler.kernels.take().ok_or(Code::INVALID_OPERATION)?);
         Ok(())
     })
@@ -195,8 +196,9 @@ pub(crate) fn decode(params: &mut RangeDecode) -> Outcome {
         let kernels = profiler.stopped.take().ok_or(Code::INVALID_OPERATION)?;
         let words = image_words(profiler.image, profiler.words)?;
         let most = (words.len() - HEAD) / 2;
-        params.dropped = kernels.len().saturating_sub(most);
-        words[1] = kernels.len().min(most) as u64;
+        let fault = link::options().range_fault;
+        params.dropped = kernels.len().saturating_sub(most) + usize::from(fault == 2);
+        words[1] = kernels.len().min(most) as u64 + u64::from(fault == 3);
         for (place, (device, blocks)) in words[HEAD..].chunks_exact_mut(2).zip(kernels) {
             place.copy_from_slice(&[device, blocks]);
         }
