@@ -601,7 +601,8 @@ fn other_than_one_range_has_one_note_with_figures() {
         let machine = machine(settings);
         let kernel = machine.only_kernel("work");
         let step = || annotate!("step").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
-        let file = measured(|builder| builder, || (0..4).for_each(|_| step()));
+        let file = measured(|builder| builder.kernel_metrics_limit(3), || (0..4).for_each(|_| step()));
+        // Those that failed are not among the three that may be measured.
         assert_eq!((rows(&file).len(), file.lost(Loss::VendorDropped)), (0, 4), "{settings} {:?}", report(&file));
         check_note(&file, &format!("an annotation was not measured: CUPTI returned {figures}"));
         check_note(&file, "4 annotations could not be measured");

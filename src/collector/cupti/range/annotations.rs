@@ -258,7 +258,7 @@ impl AnnotationMetrics {
                 self.set_range(context.context, Some(OpenRange { context: held, number, start, launches: 0 }));
             }
             Err(refusal) => {
-                self.run.begun.fetch_sub(1, Ordering::Relaxed);
+                self.run.give_back();
                 self.refuse_range(context.context, refusal);
             }
         }
@@ -339,7 +339,10 @@ impl AnnotationMetrics {
         }
         for range in annotation.ranges.into_values().flatten() {
             let OpenRange { context, number, start, launches } = range;
-            let Some(context) = context.upgrade() else { continue };
+            let Some(context) = context.upgrade() else {
+                self.run.give_back();
+                continue;
+            };
             let ended = context.end_range(number, self.run.driver, &self.run.names(), || self.run.now());
             let ended = ended.and_then(|ended| {
                 if is_partial {
@@ -367,7 +370,10 @@ impl AnnotationMetrics {
                     };
                     batch.work_of(CorrelationId(annotation.slice), &work);
                 }),
-                Err(refusal) => self.count_refusal(refusal),
+                Err(refusal) => {
+                    self.run.give_back();
+                    self.count_refusal(refusal);
+                }
             }
         }
     }

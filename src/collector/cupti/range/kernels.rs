@@ -111,7 +111,7 @@ impl KernelMetrics {
             Ok(session) => return Some(MeasuredLaunch { metrics: self.clone(), session, start: self.run.now() }),
             Err(missed) => missed,
         };
-        self.run.begun.fetch_sub(1, Ordering::Relaxed);
+        self.run.give_back();
         match missed {
             MissReason::Ended => return None,
             MissReason::Failed(failed) => self.run.note_context_failure(failed),

@@ -27,8 +27,9 @@ pub(super) struct RangeRun {
     pub(super) sink: RecordSink,
     pub(super) functions: BTreeMap<(u32, u32), WatchedCall>,
     pub(super) is_over: AtomicBool,
-    /// Ranges that were measured or are being measured, those that could not be, and those beyond the limit.
-    pub(super) begun: AtomicU64,
+    /// Ranges that were measured or are being measured.
+    begun: AtomicU64,
+    /// Ranges that could not be measured, and those beyond the limit.
     missed: AtomicU64,
     beyond_limit: AtomicU64,
     plan: RangePlan,
@@ -82,11 +83,17 @@ impl RangeRun {
     /// Counts a range that begins; returns whether it may be measured.
     pub(super) fn is_below_limit(&self) -> bool {
         let most = self.plan.settings.max_ranges;
-        let is_below = self.begun.fetch_add(1, Ordering::Relaxed) < most || most == 0;
+        let next = |begun: u64| (begun < most || most == 0).then_some(begun + 1);
+        let is_below = self.begun.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
         if !is_below {
             self.beyond_limit.fetch_add(1, Ordering::Relaxed);
         }
         is_below
+    }
+
+    /// Makes place for another range instead of one that was begun and has no row.
+    pub(super) fn give_back(&self) {
+        self.begun.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns the metrics of a context's device; `None` if it cannot be measured.
