@@ -393,7 +393,12 @@ fn each_refusal_has_a_reason_and_advice() {
     let [two_passes, missing] =
         [selection(&["dram__bytes_read.sum", "dram__bytes_write.sum"]), without_type].map(|it| refusal(&it));
     assert!(two_passes.contains("these metrics take 2 passes, and an annotation runs once"), "{two_passes}");
-    assert!(missing.contains("add gpu_user_annotation,external_correlation to ACTIVITY_TYPES"), "{missing}");
+    let types = "user_annotation,gpu_user_annotation,external_correlation";
+    assert!(missing.contains(&format!("add {types} to ACTIVITY_TYPES")), "{missing}");
+    let mut without_host = selection(&[CYCLES]);
+    without_host.types = without_host.types.difference(ActivityType::UserAnnotation.into());
+    let missing = refusal(&without_host);
+    assert!(missing.contains("add user_annotation to ACTIVITY_TYPES"), "{missing}");
     let mut both = selection(&[CYCLES]);
     both.types = both.types.with(ActivityType::HardwareCounters);
     both.options.set("CUPTI_PM_SAMPLING_METRICS", vec![CYCLES.to_owned()]);

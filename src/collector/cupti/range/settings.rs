@@ -17,9 +17,12 @@ pub(in crate::collector::cupti) struct RangeSettings {
 
 /// The most metrics: a record also has the number of launches.
 const MOST: usize = MAX_METRICS - 1;
-/// The types whose rows have the metrics of annotations.
-const OF_ANNOTATIONS: ActivityTypes =
-    ActivityTypes::of(&[ActivityType::GpuUserAnnotation, ActivityType::ExternalCorrelation]);
+/// The types that give annotations their rows on the host and on the device, and link both.
+const OF_ANNOTATIONS: ActivityTypes = ActivityTypes::of(&[
+    ActivityType::UserAnnotation,
+    ActivityType::GpuUserAnnotation,
+    ActivityType::ExternalCorrelation,
+]);
 
 /// libkineto's default.
 const DEFAULT_MAX_RANGES: i64 = 1500;
