@@ -613,3 +613,25 @@ fn other_than_one_range_has_one_note_with_figures() {
         check_note(&file, "4 annotations could not be measured");
     }
 }
+
+#[test]
+fn rest_of_an_inner_annotation_has_no_row() {
+    let machine = machine("");
+    let kernel = machine.only_kernel("work");
+    let file = measured(
+        |builder| builder,
+        || {
+            let outer = annotate!("outer").entered();
+            let inner = annotate!("inner").entered();
+            machine.launch(kernel, 1, Stream::NULL);
+            drop(outer);
+            machine.launch(kernel, 2, Stream::NULL);
+            annotate!("innermost").in_scope(|| machine.launch(kernel, 4, Stream::NULL));
+            drop(inner);
+            annotate!("next").in_scope(|| machine.launch(kernel, 8, Stream::NULL));
+        },
+    );
+    assert_eq!(planted(&file, 0), [("outer", 1, 1), ("next", 1, 8)], "{:?}", report(&file));
+    check_note(&file, "1 annotations were not measured: the recording paused, or the recording or their context ended");
+    assert_eq!(file.lost(Loss::VendorDropped), 1);
+}

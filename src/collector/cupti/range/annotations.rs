@@ -41,8 +41,10 @@ struct CurrentAnnotation {
     /// Weak, like the contexts: the recording may end first, and then releases the profiler.
     metrics: Weak<AnnotationMetrics>,
     slice: u64,
-    /// The open annotations inside it.
-    inner: u64,
+    /// The open annotations inside it, by their slices.
+    inner: Vec<u64>,
+    /// It was inside another one, which ended first: what it launched before belongs to that one.
+    is_remainder: bool,
     /// The correlation id of a call without a context, until the driver call inside it, which has one.
     without_context: Option<u32>,
     /// By context; `None` where it is not measured.
@@ -69,6 +71,9 @@ struct CurrentCall {
 }
 
 thread_local! {
+    /// The slices that were left last, without entering another. If annotations end in another order than they began, the
+    /// thread leaves those inside the ended one, and enters them again.
+    static LEFT: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static ANNOTATION: RefCell<Option<CurrentAnnotation>> = const { RefCell::new(None) };
     static CALL: RefCell<Option<CurrentCall>> = const { RefCell::new(None) };
 }
@@ -117,13 +122,11 @@ fn with_range<R>(context: usize, act: impl FnOnce(&mut OpenRange) -> R) -> Optio
 pub(in crate::collector::cupti) fn end_annotation() {
     let leave = |current: &RefCell<Option<CurrentAnnotation>>| {
         let mut current = current.borrow_mut();
-        match current.as_mut() {
-            Some(annotation) if annotation.inner > 0 => {
-                annotation.inner -= 1;
-                None
-            }
-            _ => current.take(),
-        }
+        let left = current.as_mut().and_then(|annotation| annotation.inner.pop());
+        let outermost = if left.is_none() { current.take() } else { None };
+        let left = left.or(outermost.as_ref().map(|annotation| annotation.slice));
+        let _ = LEFT.try_with(|slices| slices.borrow_mut().extend(left));
+        outermost
     };
     // Outside the borrow: the calls below may call back.
     if let Some(annotation) = ANNOTATION.try_with(leave).ok().flatten()
@@ -131,6 +134,16 @@ pub(in crate::collector::cupti) fn end_annotation() {
     {
         metrics.end_ranges(annotation);
     }
+}
+
+/// Returns whether a slice that the thread enters was left just before.
+fn take_left(left: &mut Vec<u64>, slice: u64) -> bool {
+    let at = left.iter().position(|known| *known == slice);
+    match at {
+        Some(at) => _ = left.remove(at),
+        None => left.clear(),
+    }
+    at.is_some()
 }
 
 impl CurrentAnnotation {
@@ -157,20 +170,22 @@ impl AnnotationMetrics {
 
     /// Notes that the calling thread enters an annotation. Its range begins with its first launch, which knows the context.
     pub(super) fn begin_annotation(self: &Arc<Self>, slice: u64) {
+        let is_remainder = LEFT.try_with(|slices| take_left(&mut slices.borrow_mut(), slice)).unwrap_or(false);
         let enter = |current: &RefCell<Option<CurrentAnnotation>>| {
             let mut current = current.borrow_mut();
             // The annotation of another recording was not left: its layer ended first.
             match current.as_mut().filter(|annotation| annotation.is_of(self)) {
                 Some(annotation) => {
-                    annotation.inner += 1;
-                    self.nested.fetch_add(1, Ordering::Relaxed);
+                    annotation.inner.push(slice);
+                    self.nested.fetch_add(u64::from(!is_remainder), Ordering::Relaxed);
                 }
                 None => {
                     let ranges = BTreeMap::new();
                     *current = Some(CurrentAnnotation {
                         metrics: Arc::downgrade(self),
                         slice,
-                        inner: 0,
+                        inner: Vec::new(),
+                        is_remainder,
                         without_context: None,
                         ranges,
                     });
@@ -270,7 +285,9 @@ impl AnnotationMetrics {
         if is_new != Some(true) {
             return false;
         }
-        if !self.run.is_recording() {
+        // Its first part is in the range of the outer annotation: the rest would be a part of the work.
+        let is_remainder = self.with_annotation(|annotation| annotation.is_remainder) == Some(true);
+        if is_remainder || !self.run.is_recording() {
             self.refuse_range(context, RangeRefusal::Cut);
             return false;
         }
