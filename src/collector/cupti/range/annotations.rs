@@ -9,12 +9,13 @@ use super::context::{AnnotatedContext, CallEntry, RangeRefusal};
 use super::ffi::stream_of_call;
 use super::functions::WatchedFunction;
 use super::run::RangeRun;
-use super::session::MissReason;
+use super::session::{DeviceMetrics, MissReason};
 use super::{BegunCall, EndedCall};
 use crate::collector::DeviceWork;
 use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -22,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 #[derive(Debug)]
 pub(in crate::collector::cupti) struct AnnotationMetrics {
     run: RangeRun,
-    contexts: Mutex<BTreeMap<usize, Arc<AnnotatedContext>>>,
+    contexts: Mutex<BTreeMap<usize, Result<Arc<AnnotatedContext>, RangeRefusal>>>,
     /// By context, the streams that are being captured. A context that is closed and measured again keeps its count.
     captures: Mutex<BTreeMap<usize, Arc<AtomicU32>>>,
     /// Annotations without work, those inside others, and those that are not measured, by cause.
@@ -67,7 +68,8 @@ struct CurrentCall {
     function: (u32, u32),
     watched: WatchedFunction,
     context: Weak<AnnotatedContext>,
-    captures: Arc<AtomicU32>,
+    /// The count of its context, if it begins or ends a capture.
+    captures: Option<Arc<AtomicU32>>,
 }
 
 thread_local! {
@@ -92,9 +94,9 @@ pub(super) fn end_call(ended: &EndedCall<'_>) {
         WatchedFunction::CaptureEnd => matches!(ended.error, 0 | CAPTURE_INVALIDATED),
         WatchedFunction::Launch | WatchedFunction::Transfer | WatchedFunction::ContextEnd => false,
     };
-    if ends_capture {
+    if let Some(captures) = call.captures.filter(|_| ends_capture) {
         let fewer = |captures: u32| captures.checked_sub(1);
-        let _ = call.captures.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
+        let _ = captures.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
     }
     if matches!(call.watched, WatchedFunction::Launch | WatchedFunction::Transfer)
         && let Some(context) = call.context.upgrade()
@@ -208,31 +210,33 @@ impl AnnotationMetrics {
             return;
         }
         self.with_annotation(|annotation| annotation.without_context.take_if(|known| *known == call.correlation));
-        let context = self.find_context(call.context);
-        let captures = self.find_captures(call.context);
+        let submits = matches!(watched, WatchedFunction::Launch | WatchedFunction::Transfer);
+        let context = submits.then(|| self.find_context(call.context));
+        let captures = (!submits).then(|| self.find_captures(call.context));
         let enter = |current: &RefCell<Option<CurrentCall>>| {
             let mut current = current.borrow_mut();
             let is_outer = current.as_ref().is_none_or(|call| !std::ptr::eq(call.metrics.as_ptr(), Arc::as_ptr(self)));
             if is_outer {
-                let context = context.as_ref().map(Arc::downgrade).unwrap_or_default();
-                // At the begin: another thread must not wait from now on.
-                captures.fetch_add(u32::from(watched == WatchedFunction::CaptureBegin), Ordering::AcqRel);
+                if let Some(captures) = captures.as_ref().filter(|_| watched == WatchedFunction::CaptureBegin) {
+                    // At the begin: another thread must not wait from now on.
+                    captures.fetch_add(1, Ordering::AcqRel);
+                }
+                let known = context.as_ref().and_then(|context| context.as_ref().ok());
                 *current = Some(CurrentCall {
                     metrics: Arc::downgrade(self),
                     function: call.function,
                     watched,
-                    context,
+                    context: known.map(Arc::downgrade).unwrap_or_default(),
                     captures,
                 });
             }
             is_outer
         };
         let is_outer = CALL.try_with(enter).unwrap_or(false);
-        if is_outer && matches!(watched, WatchedFunction::Launch | WatchedFunction::Transfer) {
-            match context {
-                Ok(context) => self.enter_call(&context, stream_of_call(call.params, stream)),
-                Err(refusal) => self.refuse_range(call.context, refusal),
-            }
+        match context.filter(|_| is_outer) {
+            Some(Ok(context)) => self.enter_call(&context, stream_of_call(call.params, stream)),
+            Some(Err(refusal)) => self.refuse_range(call.context, refusal),
+            None => {}
         }
     }
 
@@ -240,20 +244,32 @@ impl AnnotationMetrics {
         self.captures.lock().unwrap_or_else(PoisonError::into_inner).entry(context).or_default().clone()
     }
 
+    /// Returns a context, and keeps it, or why it is not measured.
     fn find_context(&self, context: usize) -> Result<Arc<AnnotatedContext>, RangeRefusal> {
-        let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&context) {
+            return known.clone();
+        }
+        // Without the lock, which each call takes.
+        let device = self.run.find_device(context).and_then(|device| device.ok_or(MissReason::FailedBefore));
+        let added = |metrics: &Arc<DeviceMetrics>| {
+            Arc::new(AnnotatedContext::new(context, metrics.clone(), self.find_captures(context)))
+        };
+        let found = device.map(added).map_err(RangeRefusal::Missed);
+        let mut contexts = lock();
         // Checked under the lock: the end of the recording closes the contexts that exist then.
-        if self.run.is_over.load(Ordering::Acquire) || context == 0 {
+        if self.run.is_over.load(Ordering::Acquire) {
             return Err(RangeRefusal::Cut);
         }
-        if let Some(known) = contexts.get(&context) {
-            return Ok(known.clone());
+        // The reason is reported once.
+        let kept = found.clone().map_err(|_| RangeRefusal::Missed(MissReason::FailedBefore));
+        match contexts.entry(context) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                place.insert(kept);
+                found
+            }
         }
-        let device = self.run.find_device(context).map_err(RangeRefusal::Missed)?;
-        let metrics = device.ok_or(RangeRefusal::Missed(MissReason::FailedBefore))?;
-        let added = Arc::new(AnnotatedContext::new(context, metrics.clone(), self.find_captures(context)));
-        contexts.insert(context, added.clone());
-        Ok(added)
     }
 
     /// Begins the range of the thread's annotation, if the call is its first in the context.
@@ -397,7 +413,7 @@ impl AnnotationMetrics {
 
     fn close_contexts(&self) {
         let contexts = std::mem::take(&mut *self.contexts.lock().unwrap_or_else(PoisonError::into_inner));
-        let open = contexts.into_values().filter(|context| context.close(self.run.driver));
+        let open = contexts.into_values().filter_map(Result::ok).filter(|context| context.close(self.run.driver));
         open.for_each(|_| self.count_refusal(RangeRefusal::Cut));
     }
 
