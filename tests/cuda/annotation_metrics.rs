@@ -308,7 +308,10 @@ fn open_annotation_is_cut_by_the_stop() {
     check_released(1);
     drop(open);
     assert_eq!((rows(&file).len(), file.lost(Loss::VendorDropped)), (0, 1));
-    check_note(&file, "1 annotations were not measured: the recording paused, or the recording or their context ended");
+    check_note(
+        &file,
+        "1 annotations were not measured: the recording, their context or the annotation around them ended",
+    );
     let again = measured(|builder| builder, || annotate!("again").in_scope(|| machine.launch(kernel, 8, Stream::NULL)));
     assert_eq!(planted(&again, 0), [("again", 1, 8)]);
 }
@@ -335,7 +338,9 @@ fn paused_annotations_have_no_values() {
         .filter(|row| row.category() == "gpu_user_annotation")
         .map(|row| row.name().to_owned())
         .collect();
-    assert_eq!(names, ["whole"], "{:?}", trace.stats());
+    let stats = trace.stats();
+    assert_eq!(names, ["whole"], "{stats:?}");
+    assert_eq!(stats.lost(Loss::VendorDropped), 0, "{stats:?}");
 }
 
 #[test]
@@ -632,6 +637,9 @@ fn rest_of_an_inner_annotation_has_no_row() {
         },
     );
     assert_eq!(planted(&file, 0), [("outer", 1, 1), ("next", 1, 8)], "{:?}", report(&file));
-    check_note(&file, "1 annotations were not measured: the recording paused, or the recording or their context ended");
+    check_note(
+        &file,
+        "1 annotations were not measured: the recording, their context or the annotation around them ended",
+    );
     assert_eq!(file.lost(Loss::VendorDropped), 1);
 }

@@ -32,6 +32,7 @@ pub(in crate::collector::cupti) struct AnnotationMetrics {
     overlapped: AtomicU64,
     captured: AtomicU64,
     cut: AtomicU64,
+    paused: AtomicU64,
     no_context: AtomicU64,
     has_noted_report: AtomicBool,
 }
@@ -165,6 +166,7 @@ impl AnnotationMetrics {
             overlapped: AtomicU64::new(0),
             captured: AtomicU64::new(0),
             cut: AtomicU64::new(0),
+            paused: AtomicU64::new(0),
             no_context: AtomicU64::new(0),
             has_noted_report: AtomicBool::new(false),
         }
@@ -304,7 +306,8 @@ impl AnnotationMetrics {
         // Its first part is in the range of the outer annotation: the rest would be a part of the work.
         let is_remainder = self.with_annotation(|annotation| annotation.is_remainder) == Some(true);
         if is_remainder || !self.run.is_recording() {
-            self.refuse_range(context, RangeRefusal::Cut);
+            let is_cut = is_remainder || self.run.is_over.load(Ordering::Acquire);
+            self.refuse_range(context, if is_cut { RangeRefusal::Cut } else { RangeRefusal::Paused });
             return false;
         }
         let is_below = self.run.is_below_limit();
@@ -342,6 +345,11 @@ impl AnnotationMetrics {
             RangeRefusal::Cut => &self.cut,
             RangeRefusal::NoContext => &self.no_context,
             RangeRefusal::Closed => return,
+            // As wanted: no loss.
+            RangeRefusal::Paused => {
+                self.paused.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
             RangeRefusal::WaitFailed(code) => {
                 self.run.sink.note(format!("annotations were not measured: cuCtxSynchronize returned {code}"));
                 return self.run.count_missed();
@@ -381,7 +389,7 @@ impl AnnotationMetrics {
                 if is_partial {
                     Err(RangeRefusal::NoContext)
                 } else if self.run.sink.pauses().overlaps(start, ended.end) {
-                    Err(RangeRefusal::Cut)
+                    Err(RangeRefusal::Paused)
                 } else {
                     Ok(ended)
                 }
@@ -427,7 +435,8 @@ impl AnnotationMetrics {
         for (counter, what) in [
             (&self.overlapped, "not measured: another thread used their context meanwhile"),
             (&self.captured, "not measured: a stream was being captured"),
-            (&self.cut, "not measured: the recording paused, or the recording or their context ended"),
+            (&self.cut, "not measured: the recording, their context or the annotation around them ended"),
+            (&self.paused, "not measured: the recording paused, or had not begun"),
             (&self.no_context, "not measured: the context of a launch was not known"),
             (&self.idle, "not measured: they launched nothing"),
             (&self.nested, "measured with those around them"),

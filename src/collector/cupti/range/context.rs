@@ -57,9 +57,11 @@ pub(super) enum RangeRefusal {
     Overlapped,
     /// A stream was being captured.
     Captured,
-    /// The recording paused or ended, or the context ended.
+    /// The recording, the context or the annotation around it ended.
     Cut,
-    /// The same, counted when the context was closed.
+    /// The recording paused, as the program wanted, or had not begun.
+    Paused,
+    /// As [`Cut`](Self::Cut), counted when the context was closed.
     Closed,
     /// A call that submits work had no context.
     NoContext,
