@@ -162,9 +162,10 @@ impl KinetoLayerBuilder {
     /// Measures these metrics of each annotation of NVIDIA's GPUs, such as `dram__bytes_read.sum`, and selects the types of its
     /// row, a [`GpuUserAnnotation`](crate::ActivityType::GpuUserAnnotation). Default: none.
     ///
-    /// The outermost annotation of each thread is measured, from its first launch on, in one pass: name metrics that fit in one.
-    /// The thread waits for the GPU at that launch and at the end. An annotation during which another thread uses the same
-    /// context has no values. Kernels, copies and waits have no records of their own meanwhile. Replaces
+    /// The outermost annotation of each thread is measured, from its first launch, copy or fill on, in one pass: name metrics that
+    /// fit in one. The thread waits for the GPU at that call and at the end, without a limit: work that needs a later call of
+    /// the same thread, such as a collective over two GPUs that one thread drives, hangs. An annotation during which another
+    /// thread uses the same context has no values. Metrics of the whole device also count other contexts and processes. Kernels, copies and waits have no records of their own meanwhile. Replaces
     /// [`kernel_metrics`](Self::kernel_metrics), and has the same requirements and limit. Not tried on a real GPU yet.
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
