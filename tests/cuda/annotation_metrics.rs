@@ -128,7 +128,7 @@ fn nested_annotations_belong_to_the_outer_one() {
         },
     );
     assert_eq!(planted(&file, 0), [("outer", 3, 21)]);
-    check_note(&file, "2 annotations were measured with those around them");
+    check_note(&file, "2 nested annotations were measured as part of the outer one");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn annotation_that_launches_nothing_has_no_row() {
         },
     );
     assert_eq!(planted(&file, 0), [("busy", 1, 1)]);
-    check_note(&file, "3 annotations were not measured: they launched nothing");
+    check_note(&file, "3 annotations were not measured: no work was submitted");
     assert_eq!(file.lost(Loss::VendorDropped), 0);
 }
 
@@ -187,7 +187,7 @@ fn overlapping_annotations_are_not_measured() {
     );
     assert_eq!(planted(&file, 0), [("alone", 1, 3)], "{:?}", report(&file));
     assert_eq!(planted(&file, 1), [("apart", 1, 5)], "{:?}", report(&file));
-    check_note(&file, "2 annotations were not measured: another thread used their context meanwhile");
+    check_note(&file, "2 annotations were not measured: another thread used the context meanwhile");
     assert_eq!(file.lost(Loss::VendorDropped), 2);
     check_released(2);
 }
@@ -250,7 +250,7 @@ fn captures_by_the_runtime_are_not_disturbed() {
             },
         );
         assert_eq!(planted(&file, 0), [("after", 1, 3)], "{settings} {:?}", report(&file));
-        check_note(&file, "1 annotations were not measured: a stream was being captured");
+        check_note(&file, "1 annotation was not measured: a stream was being captured");
     }
 }
 
@@ -266,7 +266,7 @@ fn captures_of_before_the_recording_are_not_disturbed() {
         );
         machine.end_capture(stream).unwrap();
         assert_eq!(rows(&file).len(), 0);
-        check_note(&file, "1 annotations were not measured: a stream was being captured");
+        check_note(&file, "1 annotation was not measured: a stream was being captured");
     }
 }
 
@@ -290,7 +290,7 @@ fn capture_survives_the_end_of_another_context() {
         },
     );
     assert_eq!(planted(&file, 0), [("after", 1, 3)], "{:?}", report(&file));
-    check_note(&file, "1 annotations were not measured: a stream was being captured");
+    check_note(&file, "1 annotation was not measured: a stream was being captured");
 }
 
 #[test]
@@ -308,10 +308,7 @@ fn open_annotation_is_cut_by_the_stop() {
     check_released(1);
     drop(open);
     assert_eq!((rows(&file).len(), file.lost(Loss::VendorDropped)), (0, 1));
-    check_note(
-        &file,
-        "1 annotations were not measured: the recording, their context or the annotation around them ended",
-    );
+    check_note(&file, "1 annotation was not measured: the recording, the context or the annotation around it ended");
     let again = measured(|builder| builder, || annotate!("again").in_scope(|| machine.launch(kernel, 8, Stream::NULL)));
     assert_eq!(planted(&again, 0), [("again", 1, 8)]);
 }
@@ -493,7 +490,7 @@ fn annotation_of_an_earlier_recording_owns_no_range() {
             },
         );
         assert_eq!(rows(&file).len(), 0, "{:?}", rows(&file));
-        check_note(&file, "1 annotations were not measured: another thread used their context meanwhile");
+        check_note(&file, "1 annotation was not measured: another thread used the context meanwhile");
     });
 }
 
@@ -637,9 +634,6 @@ fn rest_of_an_inner_annotation_has_no_row() {
         },
     );
     assert_eq!(planted(&file, 0), [("outer", 1, 1), ("next", 1, 8)], "{:?}", report(&file));
-    check_note(
-        &file,
-        "1 annotations were not measured: the recording, their context or the annotation around them ended",
-    );
+    check_note(&file, "1 annotation was not measured: the recording, the context or the annotation around it ended");
     assert_eq!(file.lost(Loss::VendorDropped), 1);
 }

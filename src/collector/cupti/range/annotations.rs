@@ -19,7 +19,7 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The measuring of a recording's annotations.
+/// The metrics of a recording's annotations.
 #[derive(Debug)]
 pub(in crate::collector::cupti) struct AnnotationMetrics {
     run: RangeRun,
@@ -431,19 +431,20 @@ impl AnnotationMetrics {
             return;
         }
         self.close_contexts();
-        self.run.note_unmeasured("annotations");
-        for (counter, what) in [
-            (&self.overlapped, "not measured: another thread used their context meanwhile"),
-            (&self.captured, "not measured: a stream was being captured"),
-            (&self.cut, "not measured: the recording, their context or the annotation around them ended"),
-            (&self.paused, "not measured: the recording paused, or had not begun"),
-            (&self.no_context, "not measured: the context of a launch was not known"),
-            (&self.idle, "not measured: they launched nothing"),
-            (&self.nested, "measured with those around them"),
+        self.run.note_unmeasured("annotation", "annotations");
+        for (counter, kind, outcome) in [
+            (&self.overlapped, "", "not measured: another thread used the context meanwhile"),
+            (&self.captured, "", "not measured: a stream was being captured"),
+            (&self.cut, "", "not measured: the recording, the context or the annotation around it ended"),
+            (&self.paused, "", "not measured: the recording paused, or had not begun"),
+            (&self.no_context, "", "not measured: the context of a launch was not known"),
+            (&self.idle, "", "not measured: no work was submitted"),
+            (&self.nested, "nested ", "measured as part of the outer one"),
         ] {
             match counter.load(Ordering::Relaxed) {
                 0 => {}
-                count => self.run.sink.note(format!("{count} annotations were {what}")),
+                1 => self.run.sink.note(format!("1 {kind}annotation was {outcome}")),
+                count => self.run.sink.note(format!("{count} {kind}annotations were {outcome}")),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The measuring of one context's annotations: one range at a time, which covers the work of all threads.
+//! Measures the annotations of one context: one range at a time, which covers the work of all threads.
 
 use super::super::profiler::ffi::MetricNames;
 use super::ffi::RangeApi;

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The measuring of a recording's kernels.
+/// The metrics of a recording's kernels.
 #[derive(Debug)]
 pub(in crate::collector::cupti) struct KernelMetrics {
     run: RangeRun,
@@ -36,7 +36,7 @@ struct CurrentLaunch {
     measured: Option<MeasuredLaunch>,
 }
 
-/// A launch that is measured, until it returns: whatever ends meanwhile.
+/// A launch that is measured, until it returns, also if its recording ends first.
 #[derive(Debug)]
 struct MeasuredLaunch {
     metrics: Arc<KernelMetrics>,
@@ -180,6 +180,6 @@ impl KernelMetrics {
             return;
         }
         self.close_sessions();
-        self.run.note_unmeasured("launches");
+        self.run.note_unmeasured("launch", "launches");
     }
 }

@@ -51,7 +51,7 @@ pub(super) struct RangePlan {
     _lease: ProfilerLease,
 }
 
-/// The measuring of a recording.
+/// The metrics of a recording that runs.
 #[derive(Clone, Debug)]
 pub(super) enum RangeMetrics {
     Kernels(Arc<KernelMetrics>),

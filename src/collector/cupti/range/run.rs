@@ -1,4 +1,4 @@
-//! What the measuring of kernels and that of annotations share.
+//! The parts that the metrics of kernels and those of annotations share.
 
 use super::super::profiler::ffi::{CallFailure, MetricNames};
 use super::super::start::Loaded;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The measuring of a recording, of whatever unit.
+/// The settings, functions and counts of a recording with metrics.
 #[derive(Debug)]
 pub(super) struct RangeRun {
     pub(super) api: &'static RangeApi,
@@ -132,14 +132,16 @@ impl RangeRun {
     }
 
     /// Notes how many ranges have no row.
-    pub(super) fn note_unmeasured(&self, what: &str) {
+    pub(super) fn note_unmeasured(&self, one: &str, several: &str) {
         let [missed, beyond] = [&self.missed, &self.beyond_limit].map(|counter| counter.load(Ordering::Relaxed));
+        let noun = |count| if count == 1 { one } else { several };
         if missed > 0 {
-            self.sink.note(format!("{missed} {what} could not be measured"));
+            self.sink.note(format!("{missed} {} could not be measured", noun(missed)));
         }
         if beyond > 0 {
-            let most = self.plan.settings.max_ranges;
-            self.sink.note(format!("{beyond} {what} were not measured: CUPTI_PROFILER_MAX_RANGES is {most}"));
+            let (most, verb) = (self.plan.settings.max_ranges, if beyond == 1 { "was" } else { "were" });
+            self.sink
+                .note(format!("{beyond} {} {verb} not measured: CUPTI_PROFILER_MAX_RANGES is {most}", noun(beyond)));
         }
     }
 }

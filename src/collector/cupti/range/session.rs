@@ -1,4 +1,4 @@
-//! The measuring of one context's kernels: a launch at a time, between the callbacks at its begin and at its end.
+//! Measures the kernels of one context: a launch at a time, between the callbacks at its begin and at its end.
 
 use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
