@@ -83,7 +83,7 @@ pub struct TimelineRow {
 pub struct TimelineSlice {
     /// The index of its event in the trace.
     pub event: usize,
-    /// Its level; 0 is the outermost.
+    /// Its level; 0 is the outermost. Slices that overlap without nesting have different levels.
     pub level: u32,
     /// The index of the event around it on its track.
     pub parent: Option<usize>,
@@ -134,6 +134,35 @@ struct TrackSlices {
     is_device: bool,
 }
 
+/// The last slice of each level of one track, with its end.
+#[derive(Clone, Default)]
+struct OpenLevels(Vec<(u32, Timestamp)>);
+
+impl OpenLevels {
+    /// Places a slice at the lowest free level under the slice around it.
+    fn place(&mut self, event: &Event<'_>, max_levels: usize) -> PlacedSlice {
+        let number = u32::try_from(event.index()).unwrap_or(u32::MAX);
+        let is_open = |end: Timestamp| end > event.start();
+        let around = self.0.iter().enumerate().filter(|(_, (_, end))| is_open(*end) && *end >= event.end());
+        // The latest start is the innermost.
+        let parent = around.max_by_key(|(_, (parent, _))| *parent).map(|(level, (parent, _))| (level, *parent));
+        let first = parent.map_or(0, |(level, _)| level + 1);
+        let free = self.0.iter().skip(first).position(|(_, end)| !is_open(*end));
+        let level = free.map_or(self.0.len(), |free| first + free);
+        match self.0.get_mut(level) {
+            Some(last) => *last = (number, event.end()),
+            None if level < max_levels => self.0.push((number, event.end())),
+            None => {}
+        }
+        PlacedSlice {
+            event: number,
+            level: u32::try_from(level).unwrap_or(u32::MAX),
+            parent: parent.map(|(_, parent)| parent),
+            is_listed: false,
+        }
+    }
+}
+
 struct TimelineBuilder<'e> {
     events: &'e Events,
     limits: TimelineLimits,
@@ -171,24 +200,18 @@ impl<'e> TimelineBuilder<'e> {
     fn place_slices(&self) -> Vec<TrackSlices> {
         let mut tracks: Vec<TrackSlices> = Vec::new();
         tracks.resize_with(self.events.tracks().len(), TrackSlices::default);
-        let mut open: Vec<Vec<(u32, Timestamp)>> = vec![Vec::new(); tracks.len()];
+        // Deeper slices are never listed; few levels keep a track with many open slices fast.
+        let max_levels = self.limits.levels as usize;
+        let mut levels: Vec<OpenLevels> = vec![OpenLevels::default(); tracks.len()];
         let mut covered = vec![self.start; tracks.len()];
         for event in self.events.iter().filter(Event::is_slice) {
             let index = event.track_index();
-            let (Some(track), Some(open), Some(covered)) =
-                (tracks.get_mut(index), open.get_mut(index), covered.get_mut(index))
+            let (Some(track), Some(levels), Some(covered)) =
+                (tracks.get_mut(index), levels.get_mut(index), covered.get_mut(index))
             else {
                 continue;
             };
-            while open.pop_if(|(_, end)| *end <= event.start()).is_some() {}
-            let number = u32::try_from(event.index()).unwrap_or(u32::MAX);
-            track.slices.push(PlacedSlice {
-                event: number,
-                level: u32::try_from(open.len()).unwrap_or(u32::MAX),
-                parent: open.last().filter(|(_, end)| *end >= event.end()).map(|(parent, _)| *parent),
-                is_listed: false,
-            });
-            open.push((number, event.end()));
+            track.slices.push(levels.place(&event, max_levels));
             track.busy_ns += event.end().since(event.start().max(*covered));
             *covered = event.end().max(*covered);
             track.is_device |= event.is_on_device();
@@ -365,6 +388,28 @@ mod tests {
         let found: Vec<_> = timeline.rows.iter().map(|row| (row.name.as_str(), row.tracks, row.merged())).collect();
         assert_eq!(found, [("4", 1, 0), ("5", 1, 0), ("3 more tracks", 3, 3)]);
         assert_eq!(timeline.rows[2].cells.iter().map(|cell| cell.busy_ns).sum::<u64>(), 30_000);
+    }
+
+    #[test]
+    fn overlapping_slices_reuse_free_levels() {
+        let sample = (0..1000).fold(SampleTrace::default(), |sample, at| {
+            sample.host_slice(ActivityType::CpuOp, "op", 1, (at * 10, at * 10 + 11), NO_ARGS)
+        });
+        let timeline = sample.into_events().timeline(TimelineLimits::default());
+        let row = &timeline.rows[0];
+        assert_eq!((row.levels, row.slices.len(), row.merged()), (2, 1000, 0));
+        assert!(row.slices.iter().all(|slice| slice.parent.is_none()));
+    }
+
+    #[test]
+    fn slice_is_below_its_parent_when_upper_levels_are_free() {
+        let times = [(0, 5), (3, 10), (6, 9), (7, 8)];
+        let sample = times.iter().fold(SampleTrace::default(), |sample, time| {
+            sample.host_slice(ActivityType::CpuOp, "op", 1, *time, NO_ARGS)
+        });
+        let timeline = sample.into_events().timeline(TimelineLimits::default());
+        let found: Vec<_> = timeline.rows[0].slices.iter().map(|slice| (slice.level, slice.parent)).collect();
+        assert_eq!(found, [(0, None), (1, None), (2, Some(1)), (3, Some(2))]);
     }
 
     #[test]
