@@ -25,6 +25,8 @@ class Timeline {
     this.args = args;
     this.span = Math.max(1, data.span_ns);
     this.cell = data.cell_ns;
+    // Numbers of a long span are coarse; a view of too few of them would have the width 0.
+    this.shortest = Math.max(20, this.span * 2 ** -46);
     this.decode(data.rows);
     this.view = [0, this.span];
     this.selected = -1;
@@ -60,7 +62,10 @@ class Timeline {
         this.row[at] = index;
         const launch = row.launch[place] ?? -1;
         this.launch[at] = launch;
-        if (launch >= 0) this.launched.set(launch, [...(this.launched.get(launch) ?? []), at]);
+        if (launch >= 0) {
+          if (!this.launched.has(launch)) this.launched.set(launch, []);
+          this.launched.get(launch).push(at);
+        }
         at += 1;
       });
       const cells = row.cells.map(([cell, count, busy]) => ({ cell, count, busy }));
@@ -197,7 +202,7 @@ class Timeline {
   }
 
   show(start, end) {
-    const length = Math.min(this.span, Math.max(20, end - start));
+    const length = Math.min(this.span, Math.max(this.shortest, end - start));
     const first = Math.min(Math.max(0, start), this.span - length);
     this.view = [first, first + length];
     this.draw();
@@ -228,14 +233,16 @@ class Timeline {
     this.status.textContent = this.matches ? `${plural(found, "listed slice")} found; Enter goes to the next` : "";
   }
 
-  // Selects the next slice of the track in this direction, or the next match in the whole trace.
+  // Selects the next slice of the selected one's track in this direction; with a search, the next match in the whole trace.
   next(step, isSearch = false) {
-    const total = this.start.length;
-    if (!total) return;
-    let at = this.selected < 0 ? (step > 0 ? -1 : total) : this.selected;
+    const isWhole = isSearch || this.matches || this.selected < 0;
+    const { first, end } = isWhole ? { first: 0, end: this.start.length } : this.rows[this.row[this.selected]];
+    const total = end - first;
+    let at = this.selected < 0 ? (step > 0 ? -1 : total) : this.selected - first;
     for (let tries = 0; tries < total; tries += 1) {
       at = (at + step + total) % total;
-      if (isSearch ? this.matches?.[this.text[at]] : !this.matches || this.matches[this.text[at]]) return this.select(at, true);
+      const isMatch = this.matches ? this.matches[this.text[first + at]] : !isSearch;
+      if (isMatch) return this.select(first + at, true);
     }
   }
 
@@ -255,7 +262,7 @@ class Timeline {
       if (middle < start || middle > end) this.show(middle - (end - start) / 2, middle + (end - start) / 2);
       const row = this.rows[this.row[slice]];
       const top = row.top + this.level[slice] * LEVEL;
-      if (top < this.scroller.scrollTop || top + LEVEL > this.scroller.scrollTop + this.scroller.clientHeight) this.scroller.scrollTop = Math.max(0, row.top - 20);
+      if (top < this.scroller.scrollTop || top + LEVEL > this.scroller.scrollTop + this.scroller.clientHeight) this.scroller.scrollTop = Math.max(0, top - 20);
     }
     this.describe();
     this.draw();
@@ -313,7 +320,7 @@ class Timeline {
       const top = y + this.scroller.scrollTop;
       const row = this.rows.find((row) => top >= row.top && top < row.top + row.height);
       const cell = row && x >= GUTTER ? row.cells.find((cell) => cell.cell === Math.floor(this.timeAt(x) / this.cell)) : null;
-      if (cell) text = `${plural(cell.count, "shorter slice")} in ${time(this.cell / 1e3)}, busy ${percent(cell.busy, this.cell)}`;
+      if (cell) text = `${plural(cell.count, "merged slice")} in ${time(this.cell / 1e3)}, busy ${percent(cell.busy, this.cell)}`;
       else if (row && x < GUTTER) text = [row.process, row.name].filter(Boolean).join(" · ");
     }
     this.tip.hidden = !text;
@@ -380,11 +387,18 @@ class Timeline {
     this.tick = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough) ?? rough;
     pen.fillStyle = color("soft");
     pen.fillText("time since the start", 8, AXIS / 2);
-    for (let at = Math.ceil(start / this.tick) * this.tick; at <= end; at += this.tick) {
+    for (const at of this.ticks()) {
       const x = this.xOf(at);
       pen.fillRect(x, AXIS - 6, 1, 6);
       if (x < width - 60) pen.fillText(this.tickText(at), x + 4, AXIS / 2);
     }
+  }
+
+  // Returns the times of the ticks in view. Their count is known before: adding a tick to a large time may not change it.
+  ticks() {
+    const first = Math.ceil(this.view[0] / this.tick);
+    const number = Math.max(0, Math.floor((this.view[1] - this.view[0]) / this.tick) + 1);
+    return Array.from({ length: number }, (_, index) => (first + index) * this.tick).filter((at) => at <= this.view[1]);
   }
 
   // Formats a time of the axis with the digits in which its ticks differ.
@@ -403,7 +417,7 @@ class Timeline {
     pen.rect(GUTTER, top, width - GUTTER, row.height);
     pen.clip();
     pen.fillStyle = color("faint");
-    for (let at = Math.ceil(this.view[0] / this.tick) * this.tick; at <= this.view[1]; at += this.tick) pen.fillRect(this.xOf(at), top, 1, row.height);
+    for (const at of this.ticks()) pen.fillRect(this.xOf(at), top, 1, row.height);
     pen.fillStyle = color("soft");
     const base = top + row.height - DENSITY - 3;
     for (const { cell, busy } of row.cells) {
@@ -431,7 +445,7 @@ class Timeline {
     pen.fillStyle = color("ink");
     pen.fillText(fit(row.name), 8, top + 12);
     pen.fillStyle = color("soft");
-    const note = row.merged ? `${count(row.merged)} short slices merged` : "";
+    const note = row.merged ? `${count(row.merged)} slices merged` : "";
     if (row.height > 32) pen.fillText(fit(row.process), 8, top + 26);
     if (note && row.height > 48) pen.fillText(fit(note), 8, top + 40);
   }
