@@ -107,8 +107,10 @@ function table(caption, columns, rows, options = {}) {
     const isDown = header.getAttribute("aria-sort") !== "descending" ? column.numeric || header.getAttribute("aria-sort") === "ascending" : false;
     for (const other of head.children) other.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", isDown ? "descending" : "ascending");
-    const order = (a, b) => (column.numeric ? column.value(a) - column.value(b) : String(column.value(a)).localeCompare(String(column.value(b))));
-    fillBody([...rows].sort((a, b) => (isDown ? -order(a, b) : order(a, b))));
+    const order = (a, b) => (column.numeric ? column.value(a) - column.value(b) || 0 : String(column.value(a)).localeCompare(String(column.value(b))));
+    // Unknown numbers follow the known ones in both directions.
+    const isUnknown = (row) => column.numeric && Number.isNaN(column.value(row));
+    fillBody([...rows].sort((a, b) => isUnknown(a) - isUnknown(b) || (isDown ? -order(a, b) : order(a, b))));
   };
   columns.forEach((column) => {
     const header = make("th", { scope: "col", class: column.numeric ? "n" : null });
