@@ -22,13 +22,42 @@ struct Cuts {
     rows: usize,
 }
 
-/// Returns the data of a page from those of its traces.
-pub(super) fn report_data(traces: &[String]) -> String {
+/// Returns the data of a page in at most about `budget` bytes; traces that do not fit are counted.
+pub(super) fn report_data(traces: &[String], budget: usize) -> String {
+    let mut left = budget;
+    let fitting = traces.iter().take_while(|trace| {
+        let fits = trace.len() < left;
+        left = left.saturating_sub(trace.len() + 1);
+        fits
+    });
+    let listed: Vec<&str> = fitting.map(String::as_str).collect();
     format!(
-        r#"{{"schema":"kineto-report/1","version":"{}","traces":[{}]}}"#,
+        r#"{{"schema":"kineto-report/1","version":"{}","left_out":{},"traces":[{}]}}"#,
         env!("CARGO_PKG_VERSION"),
-        traces.join(",")
+        traces.len() - listed.len(),
+        listed.join(",")
     )
+}
+
+/// Returns the data of a trace that the page lists without details.
+pub(super) fn brief_data(path: &Path, events: &Events) -> String {
+    const MAX_NAME_CHARS: usize = 100;
+
+    let figures: Value = serde_json::from_str(&events.summary().to_json()).unwrap_or_default();
+    let pick = |part: &Value, keys: &[&str]| {
+        keys.iter().map(|key| ((*key).to_owned(), part[*key].clone())).collect::<Map<_, _>>()
+    };
+    let temporal = &figures["temporal"];
+    let name = file_name(path);
+    let brief = json!({
+        "brief": true,
+        "summary": {
+            "load": pick(&figures["load"], &["rank", "span"]),
+            "temporal": temporal.is_object().then(|| pick(temporal, &["window", "busy", "compute", "exposed_comm", "idle"])),
+        },
+        "rest": { "file": shorten_text(&name, MAX_NAME_CHARS).unwrap_or(name) },
+    });
+    escape_json(&brief.to_string())
 }
 
 pub(super) fn file_name(path: &Path) -> String {
@@ -38,82 +67,135 @@ pub(super) fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Returns the data of one trace in at most about `budget` bytes.
-pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize) -> String {
+/// Returns the data of one trace in at most `budget` bytes; `None` if its shortest form is longer.
+pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize) -> Option<String> {
+    /// The length of the names and signs between the parts.
+    const FRAME_BYTES: usize = 100;
+
+    let summary = events.summary();
+    let budget = budget.saturating_sub(FRAME_BYTES);
+    let (rest, is_rest_cut) = rest_text(path, events, &summary, part, budget)?;
+    let (figures, is_cut) = summary_text(&summary, budget / 3)?;
+    let cut = is_cut || is_rest_cut;
+    let (timeline, args) = timeline_texts(events, budget.saturating_sub(figures.len() + rest.len()))?;
+    Some(format!(r#"{{"summary":{figures},"cut":{cut},"timeline":{timeline},"args":{args},"rest":{rest}}}"#))
+}
+
+/// Returns all but figures and slices as JSON of at most a third of `budget`, and whether some of it was cut.
+fn rest_text(path: &Path, events: &Events, summary: &Summary, part: &str, budget: usize) -> Option<(String, bool)> {
+    const MAX_HALVINGS: u32 = 8;
     /// The length of a bucket in the page, in bytes.
     const BUCKET_BYTES: usize = 24;
 
-    let summary = events.summary();
-    let devices = usize::try_from(summary.devices).unwrap_or(usize::MAX).clamp(1, MAX_DEVICES) + 1;
-    let buckets = (budget / 6 / BUCKET_BYTES / devices).clamp(12, 240);
-    let max_series = (budget / 20_000).clamp(4, 60);
-    let utilization = events.utilization(buckets);
-    let series = |series: Vec<CounterSeries>| {
-        series.iter().take(max_series).map(|series| series_json(events, series)).collect::<Vec<_>>()
-    };
-    let points = (budget / 8000).clamp(20, 160);
-    let findings = summary.findings().into_iter().map(|finding| {
-        json!({ "title": finding.title, "evidence": finding.evidence, "gain": ns_to_micros(finding.gain_ns) })
-    });
-    let mut rest = json!({
-        "file": file_name(path),
-        "part": part,
-        "findings": findings.collect::<Vec<_>>(),
-        "notes": summary.notes.iter().map(|(note, count)| json!([note.to_string(), count, note.is_loss()])).collect::<Vec<_>>(),
-        "utilization": utilization.iter().take(MAX_DEVICES + 1).map(utilization_json).collect::<Vec<_>>(),
-        "counters": series(events.counter_series(points)),
-        "memory": series(events.memory_series(points)),
-    });
-    shorten_value(&mut rest, Cuts { chars: MAX_TEXT_CHARS, rows: 1000 });
-    // Sizes are those of escaped texts: names of C++ have many `<`.
-    let rest = escape_json(&rest.to_string());
-    let (figures, cut) = summary_text(&summary, budget / 3);
-    let left = budget.saturating_sub(figures.len() + rest.len());
-    let (timeline, args) = timeline_texts(events, left);
-    format!(r#"{{"summary":{figures},"cut":{cut},"timeline":{timeline},"args":{args},"rest":{rest}}}"#)
+    let count = usize::try_from(summary.devices).unwrap_or(usize::MAX);
+    for halvings in 0..MAX_HALVINGS {
+        let share = budget >> halvings;
+        // The first row is that of all devices; without the others it needs no name.
+        let rows = (share / 3000).min(MAX_DEVICES.min(count)) + 1;
+        let rows = if count > 1 && rows < 3 { 1 } else { rows };
+        let utilization = events.utilization((share / 6 / BUCKET_BYTES / rows).clamp(6, 240));
+        let points = (share / 8000).clamp(4, 160);
+        let (counters, memory) = (events.counter_series(points), events.memory_series(points));
+        let max_series = (share / 20_000).clamp(2, 60);
+        let series = |series: &[CounterSeries]| {
+            series.iter().take(max_series).map(|series| series_json(events, series)).collect::<Vec<_>>()
+        };
+        let findings = summary.findings().into_iter().map(|finding| {
+            json!({ "title": finding.title, "evidence": finding.evidence, "gain": ns_to_micros(finding.gain_ns) })
+        });
+        let notes = summary.notes.iter().map(|(note, count)| json!([note.to_string(), count, note.is_loss()]));
+        let mut rest = json!({
+            "file": file_name(path),
+            "part": part,
+            "steps": steps_json(summary),
+            "findings": findings.collect::<Vec<_>>(),
+            "notes": notes.collect::<Vec<_>>(),
+            "utilization": utilization.iter().take(rows).map(utilization_json).collect::<Vec<_>>(),
+            "counters": series(&counters),
+            "memory": series(&memory),
+        });
+        shorten_value(&mut rest, Cuts { chars: (MAX_TEXT_CHARS >> halvings).max(40), rows: 1000 });
+        // Sizes are those of escaped texts: names of C++ have many `<`.
+        let text = escape_json(&rest.to_string());
+        if text.len() <= budget / 3 {
+            let is_cut = rows < utilization.len() || counters.len().max(memory.len()) > max_series;
+            return Some((text, is_cut || halvings > 0));
+        }
+    }
+    None
 }
 
-/// Returns the timeline and the arguments of its slices as JSON of at most about `budget` bytes.
-fn timeline_texts(events: &Events, budget: usize) -> (String, String) {
-    const MIN_SLICES: usize = 50;
+/// Returns figures of all steps: the page may list only some.
+fn steps_json(summary: &Summary) -> Value {
+    let mut durations: Vec<u64> = summary.steps.iter().map(|step| step.ns).collect();
+    durations.sort_unstable();
+    let at = |index: usize| durations.get(index).map(|ns| ns_to_micros(*ns));
+    let (middle, last) = (durations.len() / 2, durations.len().saturating_sub(1));
+    json!({ "count": durations.len(), "min": at(0), "median": at(middle), "max": at(last) })
+}
 
+/// Returns the timeline and the arguments of its slices as JSON of at most `budget` bytes.
+fn timeline_texts(events: &Events, budget: usize) -> Option<(String, String)> {
     /// About the length of a slice or a cell in the page, in bytes.
     const ITEM_BYTES: usize = 40;
+    /// The number of attempts after which tracks share a row: their names may be long.
+    const MAX_ATTEMPTS: usize = 3;
 
     let mut limits = TimelineLimits::default();
     limits.slices = limits.slices.min(budget / ITEM_BYTES);
     limits.cells = limits.cells.min(budget / ITEM_BYTES);
-    loop {
+    let max_bytes = budget / 4 * 3;
+    for attempt in 1.. {
         let timeline = events.timeline(limits);
         let text = escape_json(&timeline_json(events, &timeline).to_string());
-        if text.len() <= budget / 4 * 3 || limits.slices < MIN_SLICES {
-            return (
-                text.clone(),
-                arguments_text(events, &timeline, budget.saturating_sub(text.len()).min(budget / 3)),
-            );
+        if text.len() <= max_bytes {
+            let left = (budget - text.len()).min(budget / 3);
+            let args = arguments_text(events, &timeline, left);
+            return Some((text, args));
         }
-        let slices = limits.slices.saturating_mul(budget / 4 * 3) / text.len() / 10 * 9;
+        if limits.slices == 0 && limits.tracks == 0 {
+            break;
+        }
+        let slices = limits.slices.saturating_mul(max_bytes) / text.len() / 10 * 9;
         limits.slices = slices.min(limits.slices / 10 * 9);
         limits.cells = limits.cells / 4 * 3;
+        if attempt >= MAX_ATTEMPTS {
+            limits.tracks /= 2;
+        }
     }
+    None
 }
 
-/// Returns the summary as JSON of at most about `budget` bytes, and whether texts and lists were cut for that.
-fn summary_text(summary: &Summary, budget: usize) -> (String, bool) {
+/// Returns the summary as JSON of at most `budget` bytes, and whether texts and lists were cut for that.
+fn summary_text(summary: &Summary, budget: usize) -> Option<(String, bool)> {
+    const CUTS: [(usize, usize); 6] = [(2000, 1000), (300, 1000), (300, 100), (60, 20), (40, 10), (30, 5)];
+
     let text = escape_json(&summary.to_json());
     if text.len() <= budget {
         // Not parsed, so figures are the same to the last digit.
-        return (text, false);
+        return Some((text, false));
     }
     let mut value = serde_json::from_str(&text).unwrap_or_default();
-    for cuts in [(2000, 1000), (300, 1000), (300, 100), (60, 20)].map(|(chars, rows)| Cuts { chars, rows }) {
+    for cuts in CUTS.map(|(chars, rows)| Cuts { chars, rows }) {
+        keep_slowest_step(&mut value, cuts.rows);
         shorten_value(&mut value, cuts);
         let text = escape_json(&value.to_string());
         if text.len() <= budget {
-            return (text, true);
+            return Some((text, true));
         }
     }
-    (escape_json(&value.to_string()), true)
+    None
+}
+
+/// Moves the slowest step to the last place that a cut leaves.
+fn keep_slowest_step(summary: &mut Value, rows: usize) {
+    let Some(steps) = summary.get_mut("steps").and_then(Value::as_array_mut) else { return };
+    let duration = |step: &Value| step["dur"].as_f64().unwrap_or(0.0);
+    let longest = steps.iter().map(duration).fold(0.0, f64::max);
+    let slowest = steps.iter().position(|step| duration(step) >= longest);
+    if let Some(slowest) = slowest.filter(|slowest| *slowest >= rows && rows > 0) {
+        steps.swap(rows - 1, slowest);
+    }
 }
 
 /// Cuts long texts, keys and lists.
@@ -129,11 +211,18 @@ fn shorten_value(value: &mut Value, cuts: Cuts) {
             list.iter_mut().for_each(|value| shorten_value(value, cuts));
         }
         Value::Object(members) => {
-            let short = std::mem::take(members).into_iter().take(cuts.rows).map(|(key, mut value)| {
+            for (key, mut value) in std::mem::take(members).into_iter().take(cuts.rows) {
                 shorten_value(&mut value, cuts);
-                (shorten_text(&key, cuts.chars).unwrap_or(key), value)
-            });
-            members.extend(short);
+                let short = shorten_text(&key, cuts.chars).unwrap_or(key);
+                // Names that differ only in their ends stay apart.
+                let mut unique = short.clone();
+                let mut number = 2;
+                while members.contains_key(&unique) {
+                    unique = format!("{short}{number}");
+                    number += 1;
+                }
+                members.insert(unique, value);
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }

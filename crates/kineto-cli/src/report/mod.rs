@@ -36,19 +36,24 @@ pub(crate) struct ReportArguments {
 pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
     /// The size of the data in a page; its template is about 60 kB.
     const MAX_DATA_BYTES: usize = 1_800_000;
+    /// With more traces, only the first half of this number has details; the list of all has half of the data.
+    const MAX_DETAILED: usize = 60;
 
     let traces: Vec<_> = arguments.traces.iter().flat_map(|path| trace_files(path)).collect();
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&traces));
     if let Err(error) = check_output(&output, &traces) {
         return print_error(&format_args!("cannot write {}: {error}", output.display()));
     }
+    let detailed = if traces.len() > MAX_DETAILED { MAX_DETAILED / 2 } else { traces.len() };
+    let budget = MAX_DATA_BYTES / traces.len().clamp(1, MAX_DETAILED);
     let mut status = ExitCode::SUCCESS;
     let mut sections = Vec::new();
-    for path in &traces {
+    for (index, path) in traces.iter().enumerate() {
         match arguments.part.read_events(path) {
             Ok(events) => {
-                let budget = MAX_DATA_BYTES / traces.len();
-                sections.push(data::trace_data(path, &events, &arguments.part.description(), budget));
+                let part = arguments.part.description();
+                let details = if index < detailed { data::trace_data(path, &events, &part, budget) } else { None };
+                sections.push(details.unwrap_or_else(|| data::brief_data(path, &events)));
             }
             Err(error) => status = print_error(&error),
         }
@@ -60,7 +65,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
         [only] => data::file_name(only),
         all => format!("{} traces", all.len()),
     };
-    let page = page::render_page(&title, &data::report_data(&sections));
+    let page = page::render_page(&title, &data::report_data(&sections, MAX_DATA_BYTES));
     match write_file(&output, &page) {
         Ok(()) => print_text(&format!("{}: {}\n", output.display(), format_size(page.len()))),
         Err(error) => status = print_error(&format_args!("cannot write {}: {error}", output.display())),
@@ -85,31 +90,36 @@ fn default_output(traces: &[PathBuf]) -> PathBuf {
     }
 }
 
-/// Fails if the output is a trace, or any other existing file that is not a page.
+/// Fails if the output is a trace, or any other existing file that is not a page of this command.
 fn check_output(output: &Path, traces: &[PathBuf]) -> io::Result<()> {
+    /// The page's mark is in its first bytes.
+    const START_BYTES: u64 = 1024;
+
     let other = |why: &str| Error::new(ErrorKind::AlreadyExists, format!("{why}; name another file with --output"));
     let mut start = Vec::new();
     match File::open(output) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(file) if !file.metadata()?.is_file() => return Err(other("it is not a file")),
-        Ok(file) => file.take(page::DOCTYPE.len() as u64).read_to_end(&mut start)?,
+        Ok(file) => file.take(START_BYTES).read_to_end(&mut start)?,
     };
     let real_path = |path: &Path| fs::canonicalize(path).ok();
     if traces.iter().any(|trace| real_path(trace).is_some() && real_path(trace) == real_path(output)) {
         return Err(other("it is the trace"));
     }
-    if start.eq_ignore_ascii_case(page::DOCTYPE.as_bytes()) || start.is_empty() {
+    if start.is_empty() || page::is_page(&start) {
         return Ok(());
     }
-    Err(other("the file exists and is not a page"))
+    Err(other("the file exists and is not a page of kineto report"))
 }
 
 /// Writes a file that appears under its name only when it is complete.
 fn write_file(output: &Path, page: &str) -> io::Result<()> {
-    let name = data::file_name(output);
-    let partial = output.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let written = fs::write(&partial, page).and_then(|()| fs::rename(&partial, output));
+    // A link stays a link: its target is replaced.
+    let target = fs::canonicalize(output).unwrap_or_else(|_| output.to_owned());
+    // The name of the output may already be as long as the file system allows.
+    let partial = target.with_file_name(format!(".kineto-report.{}.tmp", std::process::id()));
+    let written = fs::write(&partial, page).and_then(|()| fs::rename(&partial, &target));
     if written.is_err() {
         let _ = fs::remove_file(&partial);
     }

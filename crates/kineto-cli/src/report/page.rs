@@ -4,7 +4,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 
 /// The start of each page.
-pub(super) const DOCTYPE: &str = "<!doctype html>";
+const DOCTYPE: &str = "<!doctype html>";
+
+/// The mark of a page, near its start.
+const GENERATOR: &str = r#"<meta name="generator" content="kineto report">"#;
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("report.css");
@@ -33,6 +36,12 @@ pub(super) fn render_page(title: &str, data: &str) -> String {
     page
 }
 
+/// Returns whether these are the first bytes of a page that [`render_page`] made.
+pub(super) fn is_page(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    text.starts_with(DOCTYPE) && text.contains(GENERATOR)
+}
+
 /// Returns a number that a trace cannot know: only scripts with it run.
 fn random_nonce() -> String {
     (0..2).map(|_| format!("{:016x}", RandomState::new().build_hasher().finish())).collect()
@@ -58,7 +67,7 @@ mod tests {
     #[test]
     fn page_has_all_parts_and_no_markup_of_the_trace() {
         let page = render_page("<b>&{{data}}", r#"{"name":"</script><img onerror=x>{{style}}"}"#);
-        assert!(page.starts_with(DOCTYPE) && page.contains("&lt;b&gt;&amp;{{data}}"));
+        assert!(is_page(page.as_bytes().get(..1024).unwrap()) && page.contains("&lt;b&gt;&amp;{{data}}"));
         assert!(page.contains(r#"{"name":"\u003c/script>\u003cimg onerror=x>{{style}}"}"#));
         assert_eq!(page.matches("</script>").count(), 2, "data and code");
         assert!(page.matches(&random_nonce()).count() == 0 && page.contains("script-src 'nonce-"));

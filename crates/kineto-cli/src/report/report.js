@@ -21,17 +21,20 @@ function sectionOf(trace, index, heading) {
     operationsOf(trace, id), kernelsOf(trace, id), gapsOf(trace, id, timeline), pathOf(trace, id), launchesOf(trace, id), annotationsOf(trace, id), memoryOf(trace, id), countersOf(trace, id), contentOf(trace, id));
 }
 
-function ranksOf(traces) {
+// `leftOut` is the number of traces that are not listed.
+function ranksOf(traces, leftOut) {
+  const brief = traces.filter((trace) => trace.brief).length;
+  const lead = [brief ? `The details of ${plural(brief, "trace")} are left out to keep this page small; a page of fewer traces has them.` : "", leftOut ? `${plural(leftOut, "more trace")} did not fit.` : ""].join(" ").trim();
   const longest = traces.reduce((worst, trace) => (trace.summary.load.span > worst.summary.load.span ? trace : worst));
   const share = (title, key) => ({ title, csv: `${key}_us`, numeric: true, value: (row) => row.summary.temporal?.[key] ?? NaN, show: (row) => (row.summary.temporal ? percent(row.summary.temporal[key], row.summary.temporal.window) : "–") });
   const columns = [
-    { title: "trace", name: true, value: (row) => row.rest.file, show: (row) => make("span", null, make("a", { href: `#t${row.index}-top` }, row.rest.file), row === longest ? make("span", { class: "tag" }, "longest") : null) },
+    { title: "trace", name: true, value: (row) => row.rest.file, show: (row) => make("span", null, row.brief ? row.rest.file : make("a", { href: `#t${row.index}-top` }, row.rest.file), row === longest ? make("span", { class: "tag" }, "longest") : null) },
     { title: "rank", numeric: true, value: (row) => row.summary.load.rank ?? NaN, show: (row) => row.summary.load.rank ?? "–" },
     { title: "bar", bar: true, value: () => "", show: (row) => meter(row.summary.load.span, longest.summary.load.span) },
     { title: "span", csv: "span_us", numeric: true, value: (row) => row.summary.load.span, show: (row) => time(row.summary.load.span) },
     share("busy", "busy"), share("compute", "compute"), share("exposed communication", "exposed_comm"), share("idle", "idle"),
   ];
-  return card("ranks", "Traces", null, table(`${plural(traces.length, "trace")} side by side`, columns, traces, { sortable: true, csv: "traces", mark: (row) => row === longest }));
+  return card("ranks", "Traces", lead || null, table(`${plural(traces.length, "trace")} side by side`, columns, traces, { sortable: true, csv: "traces", mark: (row) => row === longest }));
 }
 
 function setTheme(theme) {
@@ -61,15 +64,21 @@ function start() {
   const { traces } = data;
   traces.forEach((trace, index) => { trace.index = index; });
   const content = document.getElementById("content");
-  if (traces.length > 1) content.append(make("h1", null, plural(traces.length, "trace")), ranksOf(traces));
-  traces.forEach((trace, index) => content.append(sectionOf(trace, index, "h1")));
+  const total = traces.length + data.left_out;
+  if (total > 1 || traces[0].brief) content.append(make("h1", null, plural(total, "trace")), ranksOf(traces, data.left_out));
+  traces.forEach((trace, index) => trace.brief || content.append(sectionOf(trace, index, "h1")));
   const links = SECTIONS.filter(([id]) => document.getElementById(`t0-${id}`));
   if (traces.length === 1) document.getElementById("sections").append(...links.map(([id, text]) => make("a", { href: `#t0-${id}` }, text)));
   document.getElementById("footer").append(make("p", null, `Made by kineto ${data.version}. Times are measured, to the nanosecond. This page is one file and loads nothing from a network.`));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   setTheme(dark.matches ? "dark" : "light");
-  dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
-  document.getElementById("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  // The reader's choice outlives changes of the system.
+  let isChosen = false;
+  dark.addEventListener("change", () => isChosen || setTheme(dark.matches ? "dark" : "light"));
+  document.getElementById("theme").addEventListener("click", () => {
+    isChosen = true;
+    setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  });
   preparePrinting();
 }
 

@@ -12,8 +12,9 @@ function tilesOf(trace) {
     if (temporal.comm > 0) tiles.push(["Exposed communication", percent(temporal.exposed_comm, temporal.window), `${time(temporal.exposed_comm)} without compute`]);
   }
   if (summary.steps.length) {
-    const sorted = summary.steps.map((step) => step.dur).sort((a, b) => a - b);
-    tiles.push([`Median of ${plural(sorted.length, "step")}`, time(sorted[Math.floor(sorted.length / 2)]), `${time(sorted[0])} to ${time(sorted[sorted.length - 1])}`]);
+    // The summary may list only some steps.
+    const { steps } = trace.rest;
+    tiles.push([`Median of ${plural(steps.count, "step")}`, time(steps.median), `${time(steps.min)} to ${time(steps.max)}`]);
   }
   if (!temporal) tiles.push(["Operations", count(summary.ops_total.rows), `self time ${time(summary.ops_total.self_cpu_sum)}`]);
   return make("dl", { class: "tiles", "aria-label": "Key figures" }, tiles.map(([title, value, more]) => make("div", null, make("dt", null, title), make("dd", null, value, make("small", null, more)))));
@@ -101,15 +102,19 @@ function stepsOf(trace, id, timeline) {
   ].filter(Boolean);
   const listed = make("div", null, table("Steps", columns, steps, { sortable: true, csv: "steps", mark: (row) => row === slowest && steps.length > 1 }));
   const many = steps.length > 12;
-  return card(`${id}-steps`, "Steps", steps.length > 1 ? `Step ${slowest.n} is the slowest: ${time(slowest.dur)}.` : null, many ? stepChart(steps, slowest) : null, many ? make("details", null, make("summary", null, `All ${count(steps.length)} steps as a table`), listed) : listed);
+  const total = trace.rest.steps.count;
+  const part = total > steps.length ? ` The first ${count(steps.length)} of ${count(total)} steps are listed, with the slowest among them.` : "";
+  const title = part ? `${count(steps.length)} of ${count(total)} steps as a table` : `All ${count(total)} steps as a table`;
+  return card(`${id}-steps`, "Steps", steps.length > 1 ? `Step ${slowest.n} is the slowest: ${time(slowest.dur)}.${part}` : null, many ? stepChart(steps, slowest) : null, many ? make("details", null, make("summary", null, title), listed) : listed);
 }
 
 function stepChart(steps, slowest) {
   const [width, height, left] = [1000, 120, 60];
   const each = (width - left) / steps.length;
+  const tall = (step) => (step.dur * (height - 18)) / Math.max(slowest.dur, 1e-9);
   const bars = steps.map((step, index) => draw("rect", {
     class: step === slowest ? "f-mark" : "f-compute", x: left + index * each, width: Math.max(0.5, each - (each > 3 ? 1 : 0)),
-    y: height - (step.dur * (height - 18)) / slowest.dur, height: (step.dur * (height - 18)) / slowest.dur,
+    y: height - tall(step), height: tall(step),
   }, draw("title", null, `step ${step.n}: ${time(step.dur)}`)));
   const at = left + steps.indexOf(slowest) * each;
   return draw("svg", { viewBox: `0 0 ${width} ${height + 18}`, role: "img", "aria-label": `Durations of ${plural(steps.length, "step")}; the slowest is step ${slowest.n} with ${time(slowest.dur)}` },
@@ -183,7 +188,7 @@ function timelineOf(trace, id, timeline) {
   if (!rows.length) return null;
   const listed = timeline.start.length;
   const merged = rows.reduce((sum, row) => sum + row.merged, 0);
-  const lead = merged ? `${plural(listed, "slice")} of ${count(listed + merged)} are listed, the longest of each track. The strip at the foot of a track shows how dense the ${count(merged)} shorter ones are.` : `All ${plural(listed, "slice")}.`;
+  const lead = merged ? `${plural(listed, "slice")} of ${count(listed + merged)} are listed, the longest of each track. The strip at the foot of a track shows how dense the ${count(merged)} others are.` : `All ${plural(listed, "slice")}.`;
   const columns = [
     { title: "track", name: true, value: (row) => row.name },
     { title: "process or device", value: (row) => row.process },

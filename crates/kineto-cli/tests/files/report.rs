@@ -130,8 +130,10 @@ fn traces_and_other_files_are_not_overwritten() {
     };
     refused(&whole, "it is the trace");
     let notes = folder.path().join("notes.html");
-    fs::write(&notes, "my notes").unwrap();
-    refused(&notes, "the file exists and is not a page");
+    for text in ["my notes", "<!doctype html><p>the page of another program"] {
+        fs::write(&notes, text).unwrap();
+        refused(&notes, "the file exists and is not a page of kineto report");
+    }
     // The default is the trace's name; a page is replaced by a newer one.
     for _ in 0..2 {
         let (_, errors, status) = run(&["report", path]);
@@ -139,6 +141,91 @@ fn traces_and_other_files_are_not_overwritten() {
     }
     let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(files.contains(&"whole.html".into()) && files.len() == 4, "{files:?}");
+}
+
+/// The longest name of a file is one that the file system allows.
+#[test]
+#[cfg(unix)]
+fn link_stays_and_long_names_are_written() {
+    let (folder, whole, _) = traces();
+    let long = folder.path().join(format!("{}.html", "n".repeat(250)));
+    let link = folder.path().join("link.html");
+    fs::write(&long, "").unwrap();
+    std::os::unix::fs::symlink(&long, &link).unwrap();
+    let (_, errors, status) = run(&["report", whole.to_str().unwrap(), "-o", link.to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && fs::metadata(&long).unwrap().len() > 10_000);
+}
+
+#[test]
+fn slowest_step_is_listed_when_steps_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("steps.json");
+    let steps: Vec<_> = (0..6000)
+        .map(|step| {
+            let dur = if step == 5500 { 90 } else { 50 };
+            json!({"ph": "X", "cat": "user_annotation", "name": format!("ProfilerStep#{step}"),
+                "pid": 1, "tid": 1, "ts": step * 100, "dur": dur})
+        })
+        .collect();
+    fs::write(&trace, Value::from(steps).to_string()).unwrap();
+    let data = data(&page(&trace, &[]));
+    let trace = &data["traces"][0];
+    assert_eq!(trace["rest"]["steps"], json!({"count": 6000, "min": 50.0, "median": 50.0, "max": 90.0}));
+    let listed = trace["summary"]["steps"].as_array().unwrap();
+    assert!(listed.len() < 6000 && trace["cut"] == true);
+    assert!(listed.iter().any(|step| step["n"] == 5500 && step["dur"].as_f64() == Some(90.0)), "{:?}", listed.last());
+}
+
+#[test]
+fn page_is_bounded_when_counters_and_tracks_are_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("wide.json");
+    let long = "<".repeat(280);
+    let mut events = Vec::new();
+    for index in 0..100 {
+        let tid = 100 + index;
+        events.push(
+            json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": tid, "args": {"name": format!("{index}{long}")}}),
+        );
+        for at in 0..30 {
+            let name = format!("op{index}<{at}{long}");
+            events.push(
+                json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": tid, "ts": at * 300, "dur": 200}),
+            );
+        }
+        for at in 0..200 {
+            events.push(json!({"ph": "C", "name": format!("counter{index}{long}"), "pid": 1, "tid": 1,
+                "ts": at * 2500, "args": {&long: f64::from(at) / 7e5}}));
+            events.push(json!({"ph": "X", "cat": "kernel", "name": "k", "pid": index, "tid": 7, "ts": at * 3000,
+                "dur": f64::from(at * 7 % 1000), "args": {"device": index, "stream": 7}}));
+        }
+    }
+    fs::write(&trace, Value::from(events).to_string()).unwrap();
+    let page = page(&trace, &[]);
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    let data = data(&page);
+    let (listed, merged) = slice_counts(&data);
+    assert_eq!((listed + merged, data["traces"][0]["cut"].as_bool()), (23_000, Some(true)));
+    assert!(listed > 500 && data["traces"][0]["rest"]["counters"].as_array().unwrap().len() > 5, "{listed} listed");
+}
+
+#[test]
+fn many_traces_are_listed_and_the_first_have_details() {
+    let folder = tempfile::tempdir().unwrap();
+    for index in 0..200 {
+        fs::write(folder.path().join(format!("{index:03}.json")), TRACE).unwrap();
+    }
+    let output = folder.path().join("all.html");
+    let (_, errors, status) = run(&["report", folder.path().to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let page = fs::read_to_string(&output).unwrap();
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    let data = data(&page);
+    let traces = data["traces"].as_array().unwrap();
+    assert_eq!((traces.len(), traces.iter().filter(|trace| trace["brief"] == true).count()), (200, 170));
+    assert_eq!(traces[199]["summary"]["temporal"]["busy"], traces[0]["summary"]["temporal"]["busy"]);
+    assert_eq!((&data["left_out"], &traces[199]["rest"]["file"]), (&json!(0), &json!("199.json")));
 }
 
 #[test]
