@@ -3,11 +3,11 @@
 use super::page::escape_json;
 use kineto_trace::analysis::summary::{CounterSeries, Utilization};
 use kineto_trace::analysis::timeline::{Timeline, TimelineLimits};
-use kineto_trace::analysis::{Event, Events, Summary, TrackId};
+use kineto_trace::analysis::{Diff, Event, Events, Summary, TrackId};
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Names and other texts outside of the summary are cut to this many characters.
 const MAX_TEXT_CHARS: usize = 300;
@@ -23,8 +23,10 @@ struct Cuts {
 }
 
 /// Returns the data of a page in at most about `budget` bytes; traces that do not fit are counted.
-pub(super) fn report_data(traces: &[String], budget: usize) -> String {
-    let mut left = budget;
+///
+/// `diff` is the comparison of its traces, or "null".
+pub(super) fn report_data(traces: &[String], diff: &str, budget: usize) -> String {
+    let mut left = budget.saturating_sub(diff.len());
     let fitting = traces.iter().take_while(|trace| {
         let fits = trace.len() < left;
         left = left.saturating_sub(trace.len() + 1);
@@ -32,15 +34,24 @@ pub(super) fn report_data(traces: &[String], budget: usize) -> String {
     });
     let listed: Vec<&str> = fitting.map(String::as_str).collect();
     format!(
-        r#"{{"schema":"kineto-report/1","version":"{}","left_out":{},"traces":[{}]}}"#,
+        r#"{{"schema":"kineto-report/1","version":"{}","left_out":{},"traces":[{}],"diff":{diff}}}"#,
         env!("CARGO_PKG_VERSION"),
         traces.len() - listed.len(),
         listed.join(",")
     )
 }
 
+/// Returns a comparison as JSON of at most about `budget` bytes with the names of its sides; "null" if it is longer.
+pub(super) fn diff_text(diff: &Diff, sides: &[PathBuf], budget: usize) -> String {
+    let Some((figures, cut)) = shorten_json(&diff.to_json(), budget) else { return "null".to_owned() };
+    let names = json!(sides.iter().map(|side| shorten_or_same(&file_name(side))).collect::<Vec<_>>());
+    format!(r#"{{"figures":{figures},"cut":{cut},"sides":{}}}"#, escape_json(&names.to_string()))
+}
+
 /// Returns the data of a trace that the page lists without details.
-pub(super) fn brief_data(path: &Path, events: &Events) -> String {
+///
+/// `side` is the side of a comparison, else empty.
+pub(super) fn brief_data(path: &Path, events: &Events, side: &str) -> String {
     const MAX_NAME_CHARS: usize = 100;
 
     let figures: Value = serde_json::from_str(&events.summary().to_json()).unwrap_or_default();
@@ -55,7 +66,7 @@ pub(super) fn brief_data(path: &Path, events: &Events) -> String {
             "load": pick(&figures["load"], &["rank", "span"]),
             "temporal": temporal.is_object().then(|| pick(temporal, &["window", "busy", "compute", "exposed_comm", "idle"])),
         },
-        "rest": { "file": shorten_text(&name, MAX_NAME_CHARS).unwrap_or(name) },
+        "rest": { "side": side, "file": shorten_text(&name, MAX_NAME_CHARS).unwrap_or(name) },
     });
     escape_json(&brief.to_string())
 }
@@ -68,21 +79,24 @@ pub(super) fn file_name(path: &Path) -> String {
 }
 
 /// Returns the data of one trace in at most `budget` bytes; `None` if its shortest form is longer.
-pub(super) fn trace_data(path: &Path, events: &Events, part: &str, budget: usize) -> Option<String> {
+///
+/// `side` is the side of a comparison, else empty; `part` the selected part of the trace.
+pub(super) fn trace_data(path: &Path, events: &Events, (side, part): (&str, &str), budget: usize) -> Option<String> {
     /// The length of the names and signs between the parts.
     const FRAME_BYTES: usize = 100;
 
     let summary = events.summary();
     let budget = budget.saturating_sub(FRAME_BYTES);
-    let (rest, is_rest_cut) = rest_text(path, events, &summary, part, budget)?;
-    let (figures, is_cut) = summary_text(&summary, budget / 3)?;
+    let (rest, is_rest_cut) =
+        rest_text(events, &summary, &json!({ "file": file_name(path), "part": part, "side": side }), budget)?;
+    let (figures, is_cut) = shorten_json(&summary.to_json(), budget / 3)?;
     let cut = is_cut || is_rest_cut;
     let (timeline, args) = timeline_texts(events, budget.saturating_sub(figures.len() + rest.len()))?;
     Some(format!(r#"{{"summary":{figures},"cut":{cut},"timeline":{timeline},"args":{args},"rest":{rest}}}"#))
 }
 
-/// Returns all but figures and slices as JSON of at most a third of `budget`, and whether some of it was cut.
-fn rest_text(path: &Path, events: &Events, summary: &Summary, part: &str, budget: usize) -> Option<(String, bool)> {
+/// Returns all but figures and slices, with texts `about` the trace, as JSON of at most a third of `budget`, and whether some of it was cut.
+fn rest_text(events: &Events, summary: &Summary, about: &Value, budget: usize) -> Option<(String, bool)> {
     const MAX_HALVINGS: u32 = 8;
     /// The length of a bucket in the page, in bytes.
     const BUCKET_BYTES: usize = 24;
@@ -105,8 +119,9 @@ fn rest_text(path: &Path, events: &Events, summary: &Summary, part: &str, budget
         });
         let notes = summary.notes.iter().map(|(note, count)| json!([note.to_string(), count, note.is_loss()]));
         let mut rest = json!({
-            "file": file_name(path),
-            "part": part,
+            "file": about["file"],
+            "part": about["part"],
+            "side": about["side"],
             "steps": steps_json(summary),
             "findings": findings.collect::<Vec<_>>(),
             "notes": notes.collect::<Vec<_>>(),
@@ -166,16 +181,16 @@ fn timeline_texts(events: &Events, budget: usize) -> Option<(String, String)> {
     None
 }
 
-/// Returns the summary as JSON of at most `budget` bytes, and whether texts and lists were cut for that.
-fn summary_text(summary: &Summary, budget: usize) -> Option<(String, bool)> {
+/// Returns JSON of at most `budget` bytes, and whether texts and lists were cut for that.
+fn shorten_json(json: &str, budget: usize) -> Option<(String, bool)> {
     const CUTS: [(usize, usize); 6] = [(2000, 1000), (300, 1000), (300, 100), (60, 20), (40, 10), (30, 5)];
 
-    let text = escape_json(&summary.to_json());
+    let text = escape_json(json);
     if text.len() <= budget {
         // Not parsed, so figures are the same to the last digit.
         return Some((text, false));
     }
-    let mut value = serde_json::from_str(&text).unwrap_or_default();
+    let mut value = serde_json::from_str(json).unwrap_or_default();
     for cuts in CUTS.map(|(chars, rows)| Cuts { chars, rows }) {
         keep_slowest_step(&mut value, cuts.rows);
         shorten_value(&mut value, cuts);

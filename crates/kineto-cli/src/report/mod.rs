@@ -5,6 +5,7 @@ mod page;
 
 use crate::trace_file::{EventSelection, trace_files};
 use crate::{print_error, print_text};
+use kineto_trace::analysis::{Diff, TraceProfile};
 use std::fs::{self, File};
 use std::io::{self, Error, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,8 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
     kineto report app.pt.trace.json.gz\n  \
     kineto report app.pt.trace.json.gz --step 7 -o step7.html\n  \
-    kineto report traces/rank*.json.gz -o ranks.html")]
+    kineto report traces/rank*.json.gz -o ranks.html\n  \
+    kineto report --diff main.json.gz branch.json.gz -o change.html")]
 pub(crate) struct ReportArguments {
     /// The trace files, or folders of them; `-` is the standard input.
     #[arg(required = true, value_name = "TRACE")]
@@ -28,49 +30,100 @@ pub(crate) struct ReportArguments {
     /// The file to write; by default the trace's name with `.html`, for several traces `report.html`.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Compares the second trace or folder (B) with the first (A), as `kineto diff` does.
+    #[arg(long)]
+    diff: bool,
     #[command(flatten)]
     part: EventSelection,
 }
 
+/// The exit status for wrong arguments.
+const WRONG_ARGUMENTS: u8 = 2;
+
+/// The size of the data in a page; its template is about 80 kB.
+const MAX_DATA_BYTES: usize = 1_800_000;
+
+/// The size of a comparison in it.
+const MAX_DIFF_BYTES: usize = 300_000;
+
 /// Writes the page, and prints its path and size.
 pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
-    /// The size of the data in a page; its template is about 60 kB.
-    const MAX_DATA_BYTES: usize = 1_800_000;
-    /// With more traces, only the first half of this number has details; the list of all has half of the data.
-    const MAX_DETAILED: usize = 60;
-
-    let traces: Vec<_> = arguments.traces.iter().flat_map(|path| trace_files(path)).collect();
+    if arguments.diff && arguments.traces.len() != 2 {
+        print_error(&"error: --diff compares two traces or folders; name both");
+        return ExitCode::from(WRONG_ARGUMENTS);
+    }
+    let sides: Vec<Vec<PathBuf>> = arguments.traces.iter().map(|path| trace_files(path)).collect();
+    let traces = sides.concat();
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&traces));
     if let Err(error) = check_output(&output, &traces) {
         return print_error(&format_args!("cannot write {}: {error}", output.display()));
     }
-    let detailed = if traces.len() > MAX_DETAILED { MAX_DETAILED / 2 } else { traces.len() };
-    let budget = MAX_DATA_BYTES / traces.len().clamp(1, MAX_DETAILED);
-    let mut status = ExitCode::SUCCESS;
-    let mut sections = Vec::new();
-    for (index, path) in traces.iter().enumerate() {
-        match arguments.part.read_events(path) {
-            Ok(events) => {
-                let part = arguments.part.description();
-                let details = if index < detailed { data::trace_data(path, &events, &part, budget) } else { None };
-                sections.push(details.unwrap_or_else(|| data::brief_data(path, &events)));
-            }
-            Err(error) => status = print_error(&error),
-        }
-    }
-    if sections.is_empty() {
+    let data = PageData::read(arguments, &sides, traces.len());
+    let status = if data.is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if data.sections.is_empty() || (arguments.diff && !data.is_complete) {
         return status;
     }
-    let title = match traces.as_slice() {
-        [only] => data::file_name(only),
-        all => format!("{} traces", all.len()),
+    let title = match (traces.as_slice(), arguments.traces.as_slice()) {
+        (_, [a, b]) if arguments.diff => format!("{} and {}", data::file_name(a), data::file_name(b)),
+        ([only], _) => data::file_name(only),
+        (all, _) => format!("{} traces", all.len()),
     };
-    let page = page::render_page(&title, &data::report_data(&sections, MAX_DATA_BYTES));
+    let page = page::render_page(&title, &data.into_json(arguments));
     match write_file(&output, &page) {
-        Ok(()) => print_text(&format!("{}: {}\n", output.display(), format_size(page.len()))),
-        Err(error) => status = print_error(&format_args!("cannot write {}: {error}", output.display())),
+        Ok(()) => {
+            print_text(&format!("{}: {}\n", output.display(), format_size(page.len())));
+            status
+        }
+        Err(error) => print_error(&format_args!("cannot write {}: {error}", output.display())),
     }
-    status
+}
+
+/// The parts of a page.
+#[derive(Debug, Default)]
+struct PageData {
+    /// The data of each trace.
+    sections: Vec<String>,
+    /// The traces of A and B, if they are compared.
+    profiles: [Vec<TraceProfile>; 2],
+    /// Whether all traces were read.
+    is_complete: bool,
+}
+
+impl PageData {
+    /// Reads the traces, one by one. Prints the errors of those that cannot be read.
+    fn read(arguments: &ReportArguments, sides: &[Vec<PathBuf>], traces: usize) -> PageData {
+        /// With more traces, only the first half of this number has details; the list of all has half of the data.
+        const MAX_DETAILED: usize = 60;
+
+        let detailed = if traces > MAX_DETAILED { MAX_DETAILED / 2 } else { traces };
+        let max_bytes = MAX_DATA_BYTES - if arguments.diff { MAX_DIFF_BYTES } else { 0 };
+        let budget = max_bytes / traces.clamp(1, MAX_DETAILED);
+        let part = arguments.part.description();
+        let mut data = PageData { is_complete: true, ..PageData::default() };
+        let paths = sides.iter().enumerate().flat_map(|(side, paths)| paths.iter().map(move |path| (side, path)));
+        for (index, (side, path)) in paths.enumerate() {
+            let events = match arguments.part.read_events(path) {
+                Ok(events) => events,
+                Err(error) => {
+                    print_error(&error);
+                    data.is_complete = false;
+                    continue;
+                }
+            };
+            let profiles = data.profiles.get_mut(side).filter(|_| arguments.diff);
+            let name = if profiles.is_none() { "" } else { ["A", "B"].get(side).unwrap_or(&"") };
+            let details = if index < detailed { data::trace_data(path, &events, (name, &part), budget) } else { None };
+            data.sections.push(details.unwrap_or_else(|| data::brief_data(path, &events, name)));
+            profiles.into_iter().for_each(|profiles| profiles.push(events.profile()));
+        }
+        data
+    }
+
+    fn into_json(self, arguments: &ReportArguments) -> String {
+        let [a, b] = &self.profiles;
+        let diff = arguments.diff.then(|| data::diff_text(&Diff::between(a, b), &arguments.traces, MAX_DIFF_BYTES));
+        data::report_data(&self.sections, diff.as_deref().unwrap_or("null"), MAX_DATA_BYTES)
+    }
 }
 
 /// Returns the trace's path with `.html` for its extensions; for several traces, `report.html`.

@@ -11,8 +11,13 @@ const GENERATOR: &str = r#"<meta name="generator" content="kineto report">"#;
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("report.css");
-const SCRIPTS: [&str; 4] =
-    [include_str!("format.js"), include_str!("timeline.js"), include_str!("sections.js"), include_str!("report.js")];
+const SCRIPTS: [&str; 5] = [
+    include_str!("format.js"),
+    include_str!("timeline.js"),
+    include_str!("sections.js"),
+    include_str!("diff.js"),
+    include_str!("report.js"),
+];
 
 /// Returns the page. `data` is JSON of any content.
 pub(super) fn render_page(title: &str, data: &str) -> String {

@@ -16,7 +16,7 @@ function sectionOf(trace, index, heading) {
   const id = `t${index}`;
   const timeline = new Timeline(trace.timeline, trace.args, id);
   charts.push(timeline);
-  const title = make(heading, { class: "name", id: `${id}-top` }, trace.rest.file);
+  const title = make(heading, { class: "name", id: `${id}-top` }, trace.rest.side ? `${trace.rest.side}: ${trace.rest.file}` : trace.rest.file);
   return make("article", { class: "trace", "aria-labelledby": `${id}-top` }, title, about(trace), lossesOf(trace), tilesOf(trace), findingsOf(trace, id), breakdownOf(trace, id), stepsOf(trace, id, timeline), utilizationOf(trace, id), timelineOf(trace, id, timeline),
     operationsOf(trace, id), kernelsOf(trace, id), gapsOf(trace, id, timeline), pathOf(trace, id), launchesOf(trace, id), annotationsOf(trace, id), memoryOf(trace, id), countersOf(trace, id), contentOf(trace, id));
 }
@@ -28,7 +28,7 @@ function ranksOf(traces, leftOut) {
   const longest = traces.reduce((worst, trace) => (trace.summary.load.span > worst.summary.load.span ? trace : worst));
   const share = (title, key) => ({ title, csv: `${key}_us`, numeric: true, value: (row) => row.summary.temporal?.[key] ?? NaN, show: (row) => (row.summary.temporal ? percent(row.summary.temporal[key], row.summary.temporal.window) : "–") });
   const columns = [
-    { title: "trace", name: true, value: (row) => row.rest.file, show: (row) => make("span", null, row.brief ? row.rest.file : make("a", { href: `#t${row.index}-top` }, row.rest.file), row === longest ? make("span", { class: "tag" }, "longest") : null) },
+    { title: "trace", name: true, value: (row) => row.rest.file, show: (row) => make("span", null, row.rest.side ? `${row.rest.side}: ` : null, row.brief ? row.rest.file : make("a", { href: `#t${row.index}-top` }, row.rest.file), row === longest ? make("span", { class: "tag" }, "longest") : null) },
     { title: "rank", numeric: true, value: (row) => row.summary.load.rank ?? NaN, show: (row) => row.summary.load.rank ?? "–" },
     { title: "bar", bar: true, value: () => "", show: (row) => meter(row.summary.load.span, longest.summary.load.span) },
     { title: "span", csv: "span_us", numeric: true, value: (row) => row.summary.load.span, show: (row) => time(row.summary.load.span) },
@@ -65,7 +65,11 @@ function start() {
   traces.forEach((trace, index) => { trace.index = index; });
   const content = document.getElementById("content");
   const total = traces.length + data.left_out;
-  if (total > 1 || traces[0].brief) content.append(make("h1", null, plural(total, "trace")), ranksOf(traces, data.left_out));
+  if (data.diff) {
+    const [a, b] = data.diff.sides;
+    content.append(make("h1", { class: "name" }, `${a} and ${b}`), diffOf(data.diff, { a, b }));
+  } else if (total > 1 || traces[0].brief) content.append(make("h1", null, plural(total, "trace")));
+  if (total > 1 || traces[0].brief) content.append(ranksOf(traces, data.left_out));
   traces.forEach((trace, index) => trace.brief || content.append(sectionOf(trace, index, "h1")));
   const links = SECTIONS.filter(([id]) => document.getElementById(`t0-${id}`));
   if (traces.length === 1) document.getElementById("sections").append(...links.map(([id, text]) => make("a", { href: `#t0-${id}` }, text)));

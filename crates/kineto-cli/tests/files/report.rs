@@ -246,3 +246,34 @@ fn several_traces_share_a_page() {
     assert_eq!(ranks, [&json!(0), &json!(1), &json!(2)]);
     assert_eq!((slice_counts(&data), &data["traces"][2]["rest"]["part"]), ((1, 0), &json!("names with \"gemm\"")));
 }
+
+#[test]
+fn comparison_has_the_figures_of_diff() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, ns: u32| {
+        let step = |n: u32| {
+            let (start, inner) = (n * 100, n * 100 + 5);
+            format!(
+                r#"{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{n}","pid":1,"tid":1,"ts":{start},"dur":90}},
+                {{"ph":"X","cat":"cpu_op","name":"</script>","pid":1,"tid":1,"ts":{inner},"dur":{}}}"#,
+                ns + n % 2
+            )
+        };
+        let path = folder.path().join(name);
+        fs::write(&path, format!("[{}]", (0..20).map(step).collect::<Vec<_>>().join(","))).unwrap();
+        path
+    };
+    let (a, b) = (write("a.json", 40), write("b.json", 50));
+    let output = folder.path().join("change.html");
+    let [a, b, file] = [&a, &b, &output].map(|path| path.to_str().unwrap());
+    let (_, errors, status) = run(&["report", "--diff", a, b, "-o", file]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let data = data(&fs::read_to_string(&output).unwrap());
+    let (json, _, _) = run(&["diff", "--json", a, b]);
+    assert_eq!(data["diff"]["figures"], serde_json::from_str::<Value>(&json).unwrap());
+    assert_eq!(data["diff"]["sides"], json!(["a.json", "b.json"]));
+    assert_eq!(data["diff"]["figures"]["is_slower"], true);
+    assert_eq!((&data["traces"][0]["rest"]["side"], &data["traces"][1]["rest"]["side"]), (&json!("A"), &json!("B")));
+    let (_, errors, status) = run(&["report", "--diff", a]);
+    assert!(status == Some(2) && errors.contains("two traces"), "{errors}");
+}
