@@ -95,13 +95,17 @@ impl PageData {
         /// With more traces, only the first half of this number has details; the list of all has half of the data.
         const MAX_DETAILED: usize = 60;
 
-        let detailed = if traces > MAX_DETAILED { MAX_DETAILED / 2 } else { traces };
+        let all_sides = if arguments.diff { 2 } else { 1 };
+        let detailed = if traces > MAX_DETAILED { MAX_DETAILED / 2 / all_sides } else { traces };
         let max_bytes = MAX_DATA_BYTES - if arguments.diff { MAX_DIFF_BYTES } else { 0 };
         let budget = max_bytes / traces.clamp(1, MAX_DETAILED);
         let part = arguments.part.description();
         let mut data = PageData { is_complete: true, ..PageData::default() };
-        let paths = sides.iter().enumerate().flat_map(|(side, paths)| paths.iter().map(move |path| (side, path)));
-        for (index, (side, path)) in paths.enumerate() {
+        let paths = sides
+            .iter()
+            .enumerate()
+            .flat_map(|(side, paths)| paths.iter().enumerate().map(move |(place, path)| (side, place, path)));
+        for (index, (side, place, path)) in paths.enumerate() {
             let events = match arguments.part.read_events(path) {
                 Ok(events) => events,
                 Err(error) => {
@@ -112,7 +116,11 @@ impl PageData {
             };
             let profiles = data.profiles.get_mut(side).filter(|_| arguments.diff);
             let name = if profiles.is_none() { "" } else { ["A", "B"].get(side).unwrap_or(&"") };
-            let details = if index < detailed { data::trace_data(path, &events, (name, &part), budget) } else { None };
+            let details = if (if arguments.diff { place } else { index }) < detailed {
+                data::trace_data(path, &events, (name, &part), budget)
+            } else {
+                None
+            };
             data.sections.push(details.unwrap_or_else(|| data::brief_data(path, &events, name)));
             profiles.into_iter().for_each(|profiles| profiles.push(events.profile()));
         }

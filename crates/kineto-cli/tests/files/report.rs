@@ -225,6 +225,15 @@ fn many_traces_are_listed_and_the_first_have_details() {
     let traces = data["traces"].as_array().unwrap();
     assert_eq!((traces.len(), traces.iter().filter(|trace| trace["brief"] == true).count()), (200, 170));
     assert_eq!(traces[199]["summary"]["temporal"]["busy"], traces[0]["summary"]["temporal"]["busy"]);
+    let (first, path) = (folder.path().join("000.json"), folder.path().to_str().unwrap());
+    let (_, errors, status) = run(&["report", "--diff", path, first.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let compared = self::data(&fs::read_to_string(&output).unwrap());
+    let detailed = |side: &str| {
+        let traces = compared["traces"].as_array().unwrap().iter();
+        traces.filter(|trace| trace["rest"]["side"] == side && trace["brief"].is_null()).count()
+    };
+    assert_eq!((detailed("A"), detailed("B")), (15, 1));
     assert_eq!((&data["left_out"], &traces[199]["rest"]["file"]), (&json!(0), &json!("199.json")));
 }
 
