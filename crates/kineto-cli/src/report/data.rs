@@ -55,16 +55,16 @@ pub(super) fn brief_data(path: &Path, events: &Events, side: &str) -> String {
     const MAX_NAME_CHARS: usize = 100;
 
     let figures: Value = serde_json::from_str(&events.summary().to_json()).unwrap_or_default();
-    let pick = |part: &Value, keys: &[&str]| {
-        keys.iter().map(|key| ((*key).to_owned(), part[*key].clone())).collect::<Map<_, _>>()
+    let pick = |part: &str, keys: &[&str]| {
+        let part = figures.get(part).filter(|part| part.is_object())?;
+        Some(keys.iter().map(|key| ((*key).to_owned(), json!(part.get(key)))).collect::<Map<_, _>>())
     };
-    let temporal = &figures["temporal"];
     let name = file_name(path);
     let brief = json!({
         "brief": true,
         "summary": {
-            "load": pick(&figures["load"], &["rank", "span"]),
-            "temporal": temporal.is_object().then(|| pick(temporal, &["window", "busy", "compute", "exposed_comm", "idle"])),
+            "load": pick("load", &["rank", "span"]),
+            "temporal": pick("temporal", &["window", "busy", "compute", "exposed_comm", "idle"]),
         },
         "rest": { "side": side, "file": shorten_text(&name, MAX_NAME_CHARS).unwrap_or(name) },
     });
@@ -119,9 +119,9 @@ fn rest_text(events: &Events, summary: &Summary, about: &Value, budget: usize) -
         });
         let notes = summary.notes.iter().map(|(note, count)| json!([note.to_string(), count, note.is_loss()]));
         let mut rest = json!({
-            "file": about["file"],
-            "part": about["part"],
-            "side": about["side"],
+            "file": about.get("file"),
+            "part": about.get("part"),
+            "side": about.get("side"),
             "steps": steps_json(summary),
             "findings": findings.collect::<Vec<_>>(),
             "notes": notes.collect::<Vec<_>>(),
@@ -205,7 +205,7 @@ fn shorten_json(json: &str, budget: usize) -> Option<(String, bool)> {
 /// Moves the slowest step to the last place that a cut leaves.
 fn keep_slowest_step(summary: &mut Value, rows: usize) {
     let Some(steps) = summary.get_mut("steps").and_then(Value::as_array_mut) else { return };
-    let duration = |step: &Value| step["dur"].as_f64().unwrap_or(0.0);
+    let duration = |step: &Value| step.get("dur").and_then(Value::as_f64).unwrap_or(0.0);
     let longest = steps.iter().map(duration).fold(0.0, f64::max);
     let slowest = steps.iter().position(|step| duration(step) >= longest);
     if let Some(slowest) = slowest.filter(|slowest| *slowest >= rows && rows > 0) {
