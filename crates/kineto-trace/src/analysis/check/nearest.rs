@@ -13,9 +13,10 @@ pub(super) fn nearest_names<'n>(misspelt: &str, names: impl IntoIterator<Item = 
     let head = |name: &'n str| name.get(..floor_char_boundary(name, COMPARED_BYTES)).unwrap_or_default();
     let wanted = misspelt.replace('*', "");
     let wanted = wanted.get(..floor_char_boundary(&wanted, COMPARED_BYTES)).unwrap_or_default();
-    let names: BTreeSet<&str> = names.into_iter().map(head).take(COMPARED).collect();
+    let names: BTreeSet<&str> = names.into_iter().map(head).collect();
     let mut found: Vec<_> = names
         .into_iter()
+        .take(COMPARED)
         .map(|name| {
             let contains = !wanted.is_empty() && name.to_lowercase().contains(&wanted.to_lowercase());
             (!contains, edit_distance(wanted.as_bytes(), name.as_bytes()), name)
@@ -56,6 +57,12 @@ mod tests {
         assert_eq!(nearest_names("*DECODE*", names), "`decoder`, `decode_step`, `encode`");
         assert_eq!(nearest_names("x", ["\u{1b}[2J"]), "` [2J`");
         assert_eq!(nearest_names("x", []), "nothing");
+    }
+
+    #[test]
+    fn repeated_names_are_compared_once() {
+        let names = std::iter::repeat_n("aten::mm", 3000).chain(["decoder"]);
+        assert_eq!(nearest_names("decode", names), "`decoder`, `aten::mm`");
     }
 
     #[test]
