@@ -17,8 +17,8 @@ const RULE_FAILED: u8 = 3;
 /// Checks traces against rules: no synchronization in a span, launches a step, percentiles of durations, busy devices, losses.
 ///
 /// The file of rules is TOML. Each `[[rule]]` has a `figure`, a limit (`max`, `min` or both), and may have `of` (a name), `in` or `each` (a
-/// span) and `name`. Names may contain `*` for any text. A rule that matches nothing fails, unless it has `optional = true`. `--figures`
-/// lists the figures.
+/// span) and `name`. Names may contain `*` for any text. A rule that matches nothing fails, unless it has `optional = true`. Only a rule
+/// that forbids a name (`of` with `max = 0`) holds then, so it cannot find a misspelt one. `--figures` lists the figures.
 ///
 /// Exit status: 0 if all traces meet all rules; 1 if a trace or the rules were not read; 2 for wrong arguments; 3 if a rule fails.
 #[derive(clap::Args, Debug)]

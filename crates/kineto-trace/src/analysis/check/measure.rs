@@ -12,6 +12,7 @@ use crate::analysis::events::values::as_signed;
 use crate::analysis::events::{Event, MEMORY_EVENT, Note};
 use crate::analysis::summary::{CallRole, PathPiece, WorkClass, recorded_losses};
 use crate::hash::{HashMap, HashSet};
+use crate::loss::Loss;
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
 
@@ -65,11 +66,13 @@ pub(super) fn measure_rule(rule: &Rule, context: &CheckContext<'_>) -> Result<Me
         Figure::Losses => {
             let losses = recorded_losses(context.events);
             let losses = losses.ok_or("the trace's header has no list of losses; record it with tracing-kineto")?;
-            Ok(measure_causes(rule, losses.iter().map(|(cause, count)| (cause.as_str(), *count)), None))
+            let known = Loss::ALL.iter().filter(|loss| loss.is_loss()).map(|loss| loss.as_str());
+            let losses: Vec<_> = losses.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
+            measure_causes(rule, &losses, known, None)
         }
         Figure::Notes => {
-            let notes = context.events.notes().map(|(note, count)| (note.as_str(), count));
-            Ok(measure_causes(rule, notes, Some(Note::AsyncTrack.as_str())))
+            let notes: Vec<_> = context.events.notes().map(|(note, count)| (note.as_str(), count)).collect();
+            measure_causes(rule, &notes, Note::ALL.iter().map(|note| note.as_str()), Some(Note::AsyncTrack.as_str()))
         }
     }
 }
@@ -163,7 +166,11 @@ fn measure_items(rule: &Rule, context: &CheckContext<'_>, mut items: Vec<Counted
         RuleScope::Trace => None,
         RuleScope::Within(span) | RuleScope::Each(span) => Some(SpanMembers::new(context, span)?),
     };
+    let is_by_launch = matches!(rule.figure, Figure::Kernels | Figure::Copies | Figure::Fills);
     if let Some(members) = &members {
+        if is_by_launch {
+            require_spans_of_work(rule, context, members, &items)?;
+        }
         members.retain_members(context, &mut items);
     }
     let samples = match (&members, &rule.scope) {
@@ -174,9 +181,26 @@ fn measure_items(rule: &Rule, context: &CheckContext<'_>, mut items: Vec<Counted
         }
         _ => vec![Sample { value: Quantity::Count(items.len() as u64), spot: None }],
     };
-    let is_by_launch = matches!(rule.figure, Figure::Kernels | Figure::Copies | Figure::Fills);
     let detail = unlinked_detail(context).filter(|_| is_by_launch && members.is_some());
     Ok(Measured { samples, spots: items.iter().map(|item| item.spot).collect(), detail })
+}
+
+/// Returns an error if the rule selects work, but the span of none of it is known: then the rule would hold for any span.
+fn require_spans_of_work(
+    rule: &Rule,
+    context: &CheckContext<'_>,
+    members: &SpanMembers,
+    items: &[CountedItem],
+) -> Result<(), String> {
+    if items.is_empty() || items.iter().any(|item| members.knows_span(context, item)) {
+        return Ok(());
+    }
+    let pattern = rule.pattern.as_ref().map_or("*", NamePattern::as_str);
+    let pieces = count_with_noun(items.len() as u64, "piece");
+    Err(format!(
+        "{pieces} of work named `{}` ran, but without a known launch, so its span is unknown; record the launches, or set `optional`",
+        printable(pattern)
+    ))
 }
 
 /// Says that work whose span is unknown is not counted.
@@ -383,16 +407,30 @@ fn measure_memory(context: &CheckContext<'_>, is_meant: impl Fn(i64) -> bool, wh
 }
 
 /// Adds up the counts of the causes that a rule selects; without a pattern all but `regular`.
-fn measure_causes<'c>(rule: &Rule, causes: impl Iterator<Item = (&'c str, u64)>, regular: Option<&str>) -> Measured {
+///
+/// A pattern must match a known cause, or one of the trace: a newer version may have written it.
+fn measure_causes<'c>(
+    rule: &Rule,
+    causes: &[(&'c str, u64)],
+    known: impl Iterator<Item = &'c str>,
+    regular: Option<&str>,
+) -> Result<Measured, String> {
+    if let Some(pattern) = &rule.pattern {
+        let names: Vec<_> = known.chain(causes.iter().map(|(cause, _)| *cause)).collect();
+        if !names.iter().any(|name| pattern.matches(name)) {
+            let nearest = nearest_names(pattern.as_str(), names);
+            return Err(format!("no cause named `{}`; nearest: {nearest}", printable(pattern.as_str())));
+        }
+    }
     let is_meant = |cause: &str| match &rule.pattern {
         Some(pattern) => pattern.matches(cause),
         None => Some(cause) != regular,
     };
-    let found: Vec<_> = causes.filter(|(cause, _)| is_meant(cause)).collect();
+    let found: Vec<_> = causes.iter().filter(|(cause, _)| is_meant(cause)).collect();
     let texts: Vec<_> = found.iter().map(|(cause, count)| format!("{} ({count})", printable(cause))).collect();
     let value = Quantity::Count(found.iter().map(|(_, count)| *count).fold(0, u64::saturating_add));
     let detail = (!texts.is_empty()).then(|| texts.join(", "));
-    Measured { samples: vec![Sample { value, spot: None }], spots: Vec::new(), detail }
+    Ok(Measured { samples: vec![Sample { value, spot: None }], spots: Vec::new(), detail })
 }
 
 /// Returns a percentage; 0 if `whole` is 0.

@@ -31,7 +31,8 @@ const STEPS: &str = "ProfilerStep#*";
 /// Rules that a trace must meet.
 ///
 /// A rule that matches nothing fails, since it would hold for any trace: a span that was renamed, or calls that were not recorded.
-/// [`Rule::optional`] allows that.
+/// [`Rule::optional`] allows that. The exception is a rule that forbids a name ([`Rule::of`] with a maximum of 0): it holds if nothing has
+/// that name, so it cannot find a misspelt one.
 ///
 /// ```
 /// use kineto_trace::analysis::{Events, check::Rules};

@@ -140,7 +140,13 @@ impl SpanMembers {
         Ok(SpanMembers { found, tree })
     }
 
-    /// Returns whether an item lies in any of the spans, in the order of `items`.
+    /// Returns whether the trace tells in which span an item lies. Steps are matched by time, which is always known.
+    pub(super) fn knows_span(&self, context: &CheckContext<'_>, item: &CountedItem) -> bool {
+        self.tree.is_none()
+            || context.events.get(item.index).is_some_and(|event| context.tree().parent(event).is_some())
+    }
+
+    /// Keeps the items that lie in any of the spans.
     pub(super) fn retain_members(&self, context: &CheckContext<'_>, items: &mut Vec<CountedItem>) {
         match &self.tree {
             Some(tree) => items.retain(|item| tree.slice_around(context, item).is_some()),

@@ -163,9 +163,20 @@ fn unlinked_work_is_counted() {
     let scoped =
         check(&trace(&rows, ""), Rule::new(Figure::Kernels).of("lost").within("decode").at_most(Quantity::Count(0)));
     assert!(
-        scoped.to_string().ends_with("1 piece of device work without a known launch, whose span may be unknown"),
+        scoped.to_string().ends_with(
+            "; 1 piece of work named `lost` ran, but without a known launch, so its span is unknown; record the launches, or \
+             set `optional`"
+        ),
         "{scoped}"
     );
+    let partly = check(&trace(&rows, ""), Rule::new(Figure::Kernels).within("prefill").at_most(Quantity::Count(1)));
+    assert!(
+        partly.status == RuleStatus::Holds
+            && partly.to_string().ends_with("1 piece of device work without a known launch, whose span may be unknown"),
+        "{partly}"
+    );
+    let in_step = Rule::new(Figure::Kernels).of("lost").within("ProfilerStep#*");
+    assert_limits(&trace(&rows, ""), &in_step, Quantity::Count(0));
 }
 
 #[test]
@@ -312,6 +323,23 @@ fn losses_and_notes_are_causes() {
     let noted = Events::from_reader(text.as_bytes()).unwrap();
     assert_limits(&noted, &Rule::new(Figure::Notes), Quantity::Count(1));
     assert_limits(&noted, &Rule::new(Figure::Notes).of("*"), Quantity::Count(2));
+}
+
+#[test]
+fn wrong_causes_match_nothing() {
+    let newer = trace(ROWS, r#""tracing_kineto": {"losses": {"buffers_full": 7, "cause_of_2030": 1}},"#);
+    let most = |figure, cause: &str| check(&newer, Rule::new(figure).of(cause).at_most(Quantity::Count(3)));
+    for (figure, cause, nearest) in [
+        (Figure::Losses, "bufer_full", "nearest: `buffers_full`"),
+        (Figure::Notes, "async_trak", "nearest: `async_track`"),
+    ] {
+        let outcome = most(figure, cause);
+        assert_eq!(outcome.status, RuleStatus::Unmatched, "{outcome}");
+        assert!(outcome.message.as_ref().unwrap().contains(nearest), "{outcome}");
+    }
+    assert_eq!(most(Figure::Losses, "buffers_full").status, RuleStatus::Fails);
+    assert_eq!(most(Figure::Losses, "cause_of_2030").status, RuleStatus::Holds);
+    assert_eq!(most(Figure::Losses, "clipped_slices").status, RuleStatus::Unmatched, "a mark is not a loss");
 }
 
 #[test]
