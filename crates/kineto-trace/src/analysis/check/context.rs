@@ -2,7 +2,7 @@
 
 use crate::analysis::events::Events;
 use crate::analysis::relations::{Attribution, Nesting};
-use crate::analysis::summary::{Devices, Intervals, PathContext, WorkClass};
+use crate::analysis::summary::{Devices, Intervals, PathContext, PathIndexes, WorkClass};
 use crate::analysis::tree::EventTree;
 use crate::time::Timestamp;
 use std::cell::OnceCell;
@@ -14,6 +14,7 @@ pub(super) struct CheckContext<'e> {
     tree: OnceCell<EventTree<'e>>,
     busy: OnceCell<CoveredTime>,
     exposed: OnceCell<(CoveredTime, CoveredTime)>,
+    path_indexes: OnceCell<PathIndexes<'e>>,
 }
 
 impl<'e> CheckContext<'e> {
@@ -25,6 +26,7 @@ impl<'e> CheckContext<'e> {
             tree: OnceCell::new(),
             busy: OnceCell::new(),
             exposed: OnceCell::new(),
+            path_indexes: OnceCell::new(),
         }
     }
 
@@ -41,7 +43,8 @@ impl<'e> CheckContext<'e> {
     }
 
     pub(super) fn paths(&self) -> PathContext<'_, 'e> {
-        PathContext::new(self.events, self.devices(), self.attribution())
+        let new_indexes = || PathIndexes::new(self.events, self.devices(), self.attribution());
+        PathContext::new(self.events, self.devices(), self.path_indexes.get_or_init(new_indexes))
     }
 
     /// Returns the time during which any device worked.

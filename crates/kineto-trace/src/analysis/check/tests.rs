@@ -447,6 +447,25 @@ fn nested_and_async_spans_count_once() {
 }
 
 #[test]
+fn paths_of_many_spans_take_linear_time() {
+    let spans = 10_000u64;
+    let rows: Vec<String> = (0..spans)
+        .flat_map(|number| {
+            let at = number * 10;
+            [
+                format!("cpu_op f 1/1 {at}..{}", at + 8),
+                format!("cuda_runtime cudaLaunchKernel 1/1 {}..{} correlation={}", at + 1, at + 2, number + 1),
+                format!("kernel k 0/7 {}..{} correlation={}", at + 3, at + 7, number + 1),
+            ]
+        })
+        .collect();
+    let events = trace(&rows.iter().map(String::as_str).collect::<Vec<_>>(), "");
+    let rule = Rule::new(Figure::PathPlace(PathPlace::Host)).each("f").at_most(Quantity::Percent(99.0));
+    let outcome = check(&events, rule);
+    assert_eq!(outcome.measured, 10_000, "{outcome}");
+}
+
+#[test]
 fn deep_nesting_takes_linear_time() {
     let depth = 10_000u64;
     let rows: Vec<String> = (0..depth)

@@ -28,7 +28,7 @@ pub use launches::{LaunchFigures, QueueFigures};
 pub(super) use losses::recorded_losses;
 pub use memory::MemoryFigures;
 pub use occupation::{Exclusive, Occupation};
-pub(super) use path::{CallRole, PathContext};
+pub(super) use path::{CallRole, PathContext, PathIndexes};
 pub use path::{CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, StepPath};
 pub use screen::Screen;
 pub(super) use screen::truncate_name;

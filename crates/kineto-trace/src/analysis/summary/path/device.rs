@@ -59,9 +59,9 @@ impl WorkOrder {
         sources.map(|(_, source)| *source as usize).max_by_key(|source| devices.work.get(*source).map(Work::end))
     }
 
-    /// Returns the number of pieces of work.
-    pub(super) fn count(&self) -> usize {
-        self.by_end.len()
+    /// Returns the number of pieces of work that ended by a time.
+    pub(super) fn count_ended(&self, by: Timestamp) -> usize {
+        self.by_end.partition_point(|(end, _)| *end <= by)
     }
 
     /// Returns the work that ended last from `since` (exclusive) to `until`, among the work that `is_candidate` accepts.

@@ -132,9 +132,9 @@ impl<'e> HostThreads<'e> {
         self.threads.thread_track(event)
     }
 
-    /// Returns the number of segments of each thread.
-    pub(super) fn segment_counts(&self) -> Vec<usize> {
-        self.segments.iter().map(Vec::len).collect()
+    /// Returns the number of segments of each thread that begin before a time.
+    pub(super) fn segment_counts(&self, before: Timestamp) -> Vec<usize> {
+        self.segments.iter().map(|thread| thread.partition_point(|segment| segment.start < before)).collect()
     }
 
     /// Returns the number of segments of a thread.

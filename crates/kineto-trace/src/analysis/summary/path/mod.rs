@@ -9,6 +9,7 @@
 //! - Outside operations, a thread follows the source of an arrow, or a thread that arrows connect with it. A path never ends at a call that polls.
 
 mod device;
+mod ends;
 mod export;
 mod figures;
 mod host;
@@ -29,6 +30,7 @@ use crate::analysis::relations::{Attribution, Nesting};
 use crate::error::Error;
 use crate::time::Timestamp;
 use device::WorkOrder;
+use ends::PathEnds;
 use host::HostThreads;
 use std::cmp::Reverse;
 use std::fmt;
@@ -196,7 +198,8 @@ impl<'e> CriticalPath<'e> {
         attribution: &Attribution,
         window: Range<Timestamp>,
     ) -> CriticalPath<'e> {
-        let mut pieces: Vec<_> = PathContext::new(events, devices, attribution).walk(window.clone()).collect();
+        let indexes = PathIndexes::new(events, devices, attribution);
+        let mut pieces: Vec<_> = PathContext::new(events, devices, &indexes).walk(window.clone()).collect();
         pieces.reverse();
         CriticalPath { window, pieces }
     }
@@ -249,21 +252,40 @@ impl Events {
 }
 
 /// Indexes shared by all walks of a trace.
+pub(in crate::analysis) struct PathIndexes<'e> {
+    order: WorkOrder,
+    host: HostThreads<'e>,
+    ends: PathEnds,
+}
+
+impl<'e> PathIndexes<'e> {
+    pub(in crate::analysis) fn new(
+        events: &'e Events,
+        devices: &Devices<'e>,
+        attribution: &Attribution,
+    ) -> PathIndexes<'e> {
+        let (order, host) = (WorkOrder::new(events, devices, attribution), HostThreads::new(events));
+        PathIndexes { order, host, ends: PathEnds::new(events) }
+    }
+}
+
+/// The events of a trace and their indexes.
 pub(in crate::analysis) struct PathContext<'c, 'e> {
     events: &'e Events,
     devices: &'c Devices<'e>,
-    order: WorkOrder,
-    host: HostThreads<'e>,
+    order: &'c WorkOrder,
+    host: &'c HostThreads<'e>,
+    ends: &'c PathEnds,
 }
 
 impl<'c, 'e> PathContext<'c, 'e> {
     pub(in crate::analysis) fn new(
         events: &'e Events,
         devices: &'c Devices<'e>,
-        attribution: &Attribution,
+        indexes: &'c PathIndexes<'e>,
     ) -> PathContext<'c, 'e> {
-        let (order, host) = (WorkOrder::new(events, devices, attribution), HostThreads::new(events));
-        PathContext { events, devices, order, host }
+        let PathIndexes { order, host, ends } = indexes;
+        PathContext { events, devices, order, host, ends }
     }
 
     /// Returns the pieces of the path through a window, last first.
@@ -284,7 +306,8 @@ pub(super) fn summary_paths(
     attribution: &Attribution,
     steps: &[StepFigures],
 ) -> (Option<PathFigures>, Option<StepPath>) {
-    let paths = PathContext::new(events, devices, attribution);
+    let indexes = PathIndexes::new(events, devices, attribution);
+    let paths = PathContext::new(events, devices, &indexes);
     let range = events.slice_range();
     let longest = steps.iter().max_by_key(|step| (step.ns_with_device(), Reverse(step.start)));
     let step_path = longest.map(|step| {

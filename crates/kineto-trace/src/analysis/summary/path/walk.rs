@@ -1,12 +1,11 @@
 //! The walk from the end of a window back to its start.
 
 use super::device::{CallRole, shares_device};
-use super::host::{Segment, is_container, is_host_slice};
+use super::host::{Segment, is_container};
 use super::{PathContext, PathKind, PathPiece};
 use crate::analysis::events::Event;
 use crate::analysis::summary::work::{Work, WorkClass};
 use crate::time::Timestamp;
-use std::cmp::Reverse;
 use std::ops::Range;
 
 /// The pieces of a path, last first.
@@ -52,8 +51,8 @@ struct PathEdge<'e> {
 impl<'w, 'e> PathWalk<'w, 'e> {
     pub(super) fn new(context: &'w PathContext<'w, 'e>, window: Range<Timestamp>) -> PathWalk<'w, 'e> {
         let node = find_end(context, &window);
-        let (segments, visited) = (context.host.segment_counts(), usize::MAX);
-        let ended = context.order.count();
+        let (segments, visited) = (context.host.segment_counts(window.end), usize::MAX);
+        let ended = context.order.count_ended(window.end);
         PathWalk { context, start: window.start, at: window.end, node, segments, ended, visited, changed_thread: None }
     }
 
@@ -121,7 +120,7 @@ impl<'w, 'e> PathWalk<'w, 'e> {
 
     fn edge_through_call(&mut self, call: Event<'e>, segment: Segment, thread: usize) -> PathEdge<'e> {
         let role = CallRole::of(call.name());
-        let (order, devices, visited) = (&self.context.order, self.context.devices, self.visited);
+        let (order, devices, visited) = (self.context.order, self.context.devices, self.visited);
         let is_awaited = |work: &Work<'e>| match role {
             CallRole::Synchronizes => order.is_awaited(&call, work),
             _ => work.launch.is_some_and(|launch| launch.index() == call.index()),
@@ -211,32 +210,13 @@ impl<'e> Iterator for PathWalk<'_, 'e> {
     }
 }
 
-/// Returns where the path of a window ends: at the work, operation or call that ends last. Calls that poll do not count.
+/// Returns where the path of a window ends.
 fn find_end(context: &PathContext<'_, '_>, window: &Range<Timestamp>) -> PathNode {
-    // What ends in the window comes before what continues, and the shorter of two before the longer.
-    let key = |event: &Event<'_>| {
-        let (end, continues) = (event.end().min(window.end), event.end() > window.end);
-        (end, !continues, event.is_device_work(), Reverse(event.duration_ns()))
-    };
-    let in_window = |event: &Event<'_>| event.is_slice() && event.start() < window.end && event.end() > window.start;
-    let mut last = None;
-    for event in context.events.iter().filter(in_window) {
-        let key = key(&event);
-        let is_later = last.is_none_or(|(last, _)| key > last);
-        if is_later && (event.is_device_work() || can_end_path(&event)) {
-            last = Some((key, event));
-        }
-    }
-    let Some((_, event)) = last else { return PathNode::Unknown };
+    let Some(event) = context.ends.find_last(context.events, window) else { return PathNode::Unknown };
     if !event.is_device_work() {
         return PathNode::Thread(context.host.thread_of(&event));
     }
-    let number = context.devices.work.iter().position(|work| work.event.index() == event.index());
+    // Work is in the order of the events.
+    let number = context.devices.work.binary_search_by_key(&event.index(), |work| work.event.index());
     number.map_or(PathNode::Unknown, PathNode::Work)
-}
-
-/// Returns whether a slice of the host can end a path.
-fn can_end_path(event: &Event<'_>) -> bool {
-    let polls = event.is_call() && CallRole::of(event.name()) == CallRole::Polls;
-    is_host_slice(event) && !event.is_python_function() && !polls
 }
