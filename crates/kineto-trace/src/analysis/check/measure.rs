@@ -123,12 +123,14 @@ fn select_named(
     Ok(found)
 }
 
-/// Sets the time of work to that of its launch.
+/// Sets the time and the track of work to those of its launch.
 fn launched_at(context: &CheckContext<'_>, mut items: Vec<CountedItem>) -> Vec<CountedItem> {
-    let launches = context.devices().work.iter().filter_map(|work| Some((work.event.index(), work.launch?.start())));
-    let launches: HashMap<usize, Timestamp> = launches.collect();
+    let launches = context.devices().work.iter().filter_map(|work| Some((work.event.index(), work.launch?)));
+    let launches: HashMap<usize, Event<'_>> = launches.collect();
     for item in &mut items {
-        item.at = launches.get(&item.index).copied().unwrap_or(item.at);
+        if let Some(launch) = launches.get(&item.index) {
+            (item.at, item.host_track) = (launch.start(), Some(launch.track_index()));
+        }
     }
     items
 }
@@ -249,7 +251,7 @@ fn measure_spans(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, St
     let everything = NamePattern::from("*");
     let pattern = rule.pattern.as_ref().unwrap_or(&everything);
     let items = match FoundSpans::new(context.events, pattern) {
-        Ok(found) => found.items(),
+        Ok(found) => found.items(context.events),
         // Without any span, the rule would hold for any trace.
         Err(fault) if !rule.forbids() || FoundSpans::new(context.events, &everything).is_err() => return Err(fault),
         Err(_) => Vec::new(),
@@ -259,7 +261,8 @@ fn measure_spans(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, St
 
 fn measure_durations(rule: &Rule, context: &CheckContext<'_>, statistic: Statistic) -> Result<Measured, String> {
     let everything = NamePattern::from("*");
-    let mut items = FoundSpans::new(context.events, rule.pattern.as_ref().unwrap_or(&everything))?.items();
+    let found = FoundSpans::new(context.events, rule.pattern.as_ref().unwrap_or(&everything))?;
+    let mut items = found.items(context.events);
     if let RuleScope::Within(span) = &rule.scope {
         SpanMembers::new(context, span)?.retain_members(context, &mut items);
         if items.is_empty() {

@@ -4,7 +4,7 @@ use super::context::CheckContext;
 use super::nearest::{nearest_names, printable};
 use super::pattern::NamePattern;
 use crate::activity::ActivityType;
-use crate::analysis::events::{Event, Events, StringId};
+use crate::analysis::events::{Event, Events, StringId, TrackId};
 use crate::analysis::summary::{Intervals, step_number};
 use crate::hash::HashMap;
 use crate::time::Timestamp;
@@ -38,12 +38,20 @@ pub(super) struct CountedItem {
     pub(super) index: usize,
     /// When it began or was launched.
     pub(super) at: Timestamp,
+    /// The index of the track on the host where it began or was launched; `None` if that is unknown.
+    pub(super) host_track: Option<usize>,
     pub(super) weight: u64,
 }
 
 impl CountedItem {
+    /// Returns the process of its track on the host.
+    fn process<'e>(&self, events: &'e Events) -> Option<&'e TrackId> {
+        self.host_track.and_then(|track| events.tracks().get(track)).map(|track| &track.process)
+    }
+
     pub(super) fn of(event: &Event<'_>) -> CountedItem {
-        CountedItem { spot: Spot::of(event), index: event.index(), at: event.start(), weight: 1 }
+        let host_track = (!event.is_on_device()).then(|| event.track_index());
+        CountedItem { spot: Spot::of(event), index: event.index(), at: event.start(), host_track, weight: 1 }
     }
 }
 
@@ -81,11 +89,11 @@ impl FoundSpans {
     pub(super) fn new(events: &Events, pattern: &NamePattern) -> Result<FoundSpans, String> {
         let mut matcher = NameMatcher::new(pattern);
         let mut found = FoundSpans { spans: Vec::new(), slices: Vec::new() };
-        let mut async_spans: HashMap<(StringId, u64), usize> = HashMap::default();
+        let mut async_spans: HashMap<(StringId, &TrackId, u64), usize> = HashMap::default();
         for slice in events.iter().filter(|event| is_span(event) && matcher.matches(event)) {
             let next = found.spans.len();
             let number = match slice.span().filter(|_| slice.is_async()) {
-                Some(span) => *async_spans.entry((slice.name_id(), span)).or_insert(next),
+                Some(span) => *async_spans.entry((slice.name_id(), &slice.track().process, span)).or_insert(next),
                 None => next,
             };
             match found.spans.get_mut(number) {
@@ -103,8 +111,8 @@ impl FoundSpans {
     }
 
     /// Returns the spans as items to count.
-    pub(super) fn items(&self) -> Vec<CountedItem> {
-        let item = |spot: &Spot| Some(CountedItem { spot: *spot, index: spot.event?, at: spot.start, weight: 1 });
+    pub(super) fn items(&self, events: &Events) -> Vec<CountedItem> {
+        let item = |spot: &Spot| Some(CountedItem { spot: *spot, ..CountedItem::of(&events.get(spot.event?)?) });
         self.spans.iter().filter_map(item).collect()
     }
 
@@ -117,7 +125,9 @@ impl FoundSpans {
 /// Spans, and the way to find what lies in them.
 pub(super) struct SpanMembers {
     pub(super) found: FoundSpans,
-    /// `None` for steps, in which everything lies that begins meanwhile.
+    /// The indexes of the steps, in which everything lies that begins meanwhile in their process.
+    steps: Vec<usize>,
+    /// `None` if all spans are steps.
     tree: Option<EnclosingSlices>,
 }
 
@@ -129,61 +139,105 @@ struct EnclosingSlices {
     around: Vec<u32>,
     /// The slices, parents before children.
     order: Vec<u32>,
+    /// By slice: the index of its span.
+    spans: Vec<usize>,
 }
 
 impl SpanMembers {
     pub(super) fn new(context: &CheckContext<'_>, pattern: &NamePattern) -> Result<SpanMembers, String> {
         let found = FoundSpans::new(context.events, pattern)?;
-        let name = |span: &Spot| span.event.and_then(|event| context.events.get(event)).map(|event| event.name());
-        let are_steps = found.spans.iter().all(|span| name(span).and_then(step_number).is_some());
-        let tree = (!are_steps).then(|| EnclosingSlices::new(context, &found.slices));
-        Ok(SpanMembers { found, tree })
+        let event = |span: usize| context.events.get(found.spans.get(span)?.event?);
+        let is_step = |span: &usize| event(*span).is_some_and(|event| step_number(event.name()).is_some());
+        let steps: Vec<_> = (0..found.spans.len()).filter(is_step).collect();
+        let others = found.slices.iter().filter(|(_, span)| steps.binary_search(span).is_err());
+        let others: Vec<_> = others.copied().collect();
+        let tree = (!others.is_empty()).then(|| EnclosingSlices::new(context, others));
+        Ok(SpanMembers { found, steps, tree })
     }
 
     /// Returns whether the trace tells in which span an item lies. Steps are matched by time, which is always known.
     pub(super) fn knows_span(&self, context: &CheckContext<'_>, item: &CountedItem) -> bool {
-        self.tree.is_none()
+        !self.steps.is_empty()
             || context.events.get(item.index).is_some_and(|event| context.tree().parent(event).is_some())
     }
 
     /// Keeps the items that lie in any of the spans.
     pub(super) fn retain_members(&self, context: &CheckContext<'_>, items: &mut Vec<CountedItem>) {
-        match &self.tree {
-            Some(tree) => items.retain(|item| tree.slice_around(context, item).is_some()),
-            None => {
-                let times = self.found.union();
-                items.retain(|item| times.contains(item.at));
-            }
+        let mut step_times: HashMap<&TrackId, Vec<(Timestamp, Timestamp)>> = HashMap::default();
+        for (process, step) in self.steps(context) {
+            step_times.entry(process).or_default().push((step.start, step.end));
         }
+        let step_times: HashMap<_, _> =
+            step_times.into_iter().map(|(process, times)| (process, Intervals::union(times))).collect();
+        let is_in_step = |item: &CountedItem| match item.process(context.events) {
+            Some(process) => step_times.get(process).is_some_and(|times| times.contains(item.at)),
+            None => step_times.values().any(|times| times.contains(item.at)),
+        };
+        let is_in_tree =
+            |item: &CountedItem| self.tree.as_ref().is_some_and(|tree| tree.slice_around(context, item).is_some());
+        items.retain(|item| is_in_step(item) || is_in_tree(item));
+    }
+
+    /// Returns the steps, with their processes.
+    fn steps<'m, 'e: 'm>(&'m self, context: &'m CheckContext<'e>) -> impl Iterator<Item = (&'e TrackId, Spot)> {
+        let spots = self.steps.iter().filter_map(|step| self.found.spans.get(*step));
+        spots.filter_map(|spot| Some((&context.events.get(spot.event?)?.track().process, *spot)))
     }
 
     /// Returns the sum of the weights of the items in each span.
     pub(super) fn totals(&self, context: &CheckContext<'_>, items: &[CountedItem]) -> Vec<u64> {
-        match &self.tree {
-            Some(tree) => tree.totals(context, &self.found, items),
-            None => totals_by_time(&self.found.spans, items),
+        let mut totals = vec![0; self.found.spans.len()];
+        if let Some(tree) = &self.tree {
+            tree.add_totals(context, items, &mut totals);
         }
+        let mut by_process: HashMap<Option<&TrackId>, Vec<(Timestamp, u64)>> = HashMap::default();
+        let timed_items = if self.steps.is_empty() { &[] } else { items };
+        for item in timed_items {
+            by_process.entry(item.process(context.events)).or_default().push((item.at, item.weight));
+        }
+        let by_process: HashMap<_, _> =
+            by_process.into_iter().map(|(process, times)| (process, TimedWeights::new(times))).collect();
+        for (step, (process, spot)) in self.steps.iter().zip(self.steps(context)) {
+            // What has no known process may belong to any.
+            let within =
+                [Some(process), None].map(|process| by_process.get(&process).map_or(0, |all| all.within(&spot)));
+            totals.get_mut(*step).into_iter().for_each(|total| *total = within.iter().sum());
+        }
+        totals
     }
 }
 
-/// Returns the sum of the weights of the items that begin in each span.
-fn totals_by_time(spans: &[Spot], items: &[CountedItem]) -> Vec<u64> {
-    let mut times: Vec<_> = items.iter().map(|item| (item.at, item.weight)).collect();
-    times.sort_unstable();
-    let mut sum = 0u64;
-    let sums = times.iter().map(|(_, weight)| {
-        sum = sum.saturating_add(*weight);
-        sum
-    });
-    let sums: Vec<u64> = std::iter::once(0).chain(sums).collect();
-    let before = |at: Timestamp| sums.get(times.partition_point(|(time, _)| *time < at)).copied().unwrap_or(0);
-    spans.iter().map(|span| before(span.end.max(span.start)) - before(span.start)).collect()
+/// Weights by time, whose sum in a span is found without a walk.
+struct TimedWeights {
+    times: Vec<(Timestamp, u64)>,
+    /// By item: the sum of all before it; one more for the sum of all.
+    sums: Vec<u64>,
+}
+
+impl TimedWeights {
+    fn new(mut times: Vec<(Timestamp, u64)>) -> TimedWeights {
+        times.sort_unstable();
+        let mut sum = 0u64;
+        let sums = times.iter().map(|(_, weight)| {
+            sum = sum.saturating_add(*weight);
+            sum
+        });
+        let sums = std::iter::once(0).chain(sums).collect();
+        TimedWeights { times, sums }
+    }
+
+    /// Returns the sum of the weights that begin in a span.
+    fn within(&self, span: &Spot) -> u64 {
+        let before = |at| self.sums.get(self.times.partition_point(|(time, _)| *time < at)).copied().unwrap_or(0);
+        before(span.end.max(span.start)) - before(span.start)
+    }
 }
 
 impl EnclosingSlices {
-    fn new(context: &CheckContext<'_>, slices: &[(usize, usize)]) -> EnclosingSlices {
+    /// Takes slices: event and index of the span.
+    fn new(context: &CheckContext<'_>, slices: Vec<(usize, usize)>) -> EnclosingSlices {
         let mut around_children = vec![NONE; context.events.len()];
-        for (number, (event, _)) in (0..).zip(slices) {
+        for (number, (event, _)) in (0..).zip(&slices) {
             if let Some(slot) = around_children.get_mut(*event) {
                 *slot = number;
             }
@@ -200,7 +254,8 @@ impl EnclosingSlices {
                 order.push(*slot);
             }
         }
-        EnclosingSlices { around_children, around, order }
+        let spans = slices.into_iter().map(|(_, span)| span).collect();
+        EnclosingSlices { around_children, around, order, spans }
     }
 
     /// Returns the innermost slice around an item, which is not in itself.
@@ -209,14 +264,14 @@ impl EnclosingSlices {
         self.around_children.get(parent.index()).copied().filter(|slice| *slice != NONE)
     }
 
-    fn totals(&self, context: &CheckContext<'_>, found: &FoundSpans, items: &[CountedItem]) -> Vec<u64> {
+    /// Adds the sum of the weights of the items in each span.
+    fn add_totals(&self, context: &CheckContext<'_>, items: &[CountedItem], totals: &mut [u64]) {
         let mut by_slice = vec![0u64; self.around.len()];
         for item in items {
             let slot = self.slice_around(context, item).and_then(|slice| by_slice.get_mut(slice as usize));
             slot.into_iter().for_each(|sum| *sum = sum.saturating_add(item.weight));
         }
-        let mut totals = vec![0u64; found.spans.len()];
-        let span_of = |slice: u32| found.slices.get(slice as usize).map(|(_, span)| *span);
+        let span_of = |slice: u32| self.spans.get(slice as usize).copied();
         for slice in self.order.iter().rev() {
             let sum = by_slice.get(*slice as usize).copied().unwrap_or(0);
             let outer = self.around.get(*slice as usize).copied().filter(|outer| *outer != NONE);
@@ -228,6 +283,5 @@ impl EnclosingSlices {
             let total = own.and_then(|own| totals.get_mut(own));
             total.into_iter().for_each(|total| *total = total.saturating_add(sum));
         }
-        totals
     }
 }

@@ -466,6 +466,41 @@ fn paths_of_many_spans_take_linear_time() {
 }
 
 #[test]
+fn steps_and_spans_count_in_their_process() {
+    let rows = [
+        "user_annotation ProfilerStep#1 1/1 0..100",
+        "cuda_runtime cudaLaunchKernel 1/1 10..12 correlation=1",
+        "kernel gemm 0/7 20..30 correlation=1",
+        "user_annotation ProfilerStep#1 2/1 0..100",
+        "cuda_runtime cudaLaunchKernel 2/1 40..42 correlation=2",
+        "kernel gemm 0/7 50..60 correlation=2",
+        "cuda_runtime cudaLaunchKernel 3/1 60..62 correlation=3",
+        "user_annotation ProfilerStep#warm 1/2 0..100",
+        "cuda_runtime cudaLaunchKernel 1/2 10..12 correlation=4",
+    ];
+    let events = trace(&rows, "");
+    for (figure, count) in [(Figure::Launches, 2), (Figure::Kernels, 1)] {
+        assert_limits(&events, &Rule::new(figure).each("ProfilerStep#*"), Quantity::Count(count));
+        let all = check(&events, Rule::new(figure).each("ProfilerStep#*").at_most(Quantity::Count(9)));
+        assert_eq!(all.measured, 3);
+    }
+    assert_limits(&events, &Rule::new(Figure::Launches).within("ProfilerStep#*"), Quantity::Count(3));
+    assert_limits(&events, &Rule::new(Figure::Launches).each("ProfilerStep#warm"), Quantity::Count(1));
+    let ends = |pid: u32, at: u32| {
+        format!(
+            r#"{{"ph":"b","cat":"async","id2":{{"local":"0x5"}},"name":"request","pid":{pid},"tid":1,"ts":{at}}},
+            {{"ph":"e","cat":"async","id2":{{"local":"0x5"}},"name":"request","pid":{pid},"tid":1,"ts":{}}},
+            {{"ph":"X","cat":"cpu_op","name":"request","pid":{pid},"tid":1,"ts":{at},"dur":10,"args":{{"span id":5}}}}"#,
+            at + 10
+        )
+    };
+    let text = format!("[{},{}]", ends(1, 0), ends(2, 500));
+    let ranks = Events::from_reader(text.as_bytes()).unwrap();
+    assert_limits(&ranks, &Rule::new(Figure::Spans).of("request"), Quantity::Count(2));
+    assert_limits(&ranks, &Rule::new(Figure::Duration(Statistic::Max)).of("request"), Quantity::Nanoseconds(10_000));
+}
+
+#[test]
 fn deep_nesting_takes_linear_time() {
     let depth = 10_000u64;
     let rows: Vec<String> = (0..depth)
