@@ -5,6 +5,7 @@ mod rules_file;
 
 use crate::trace_file::{EventSelection, trace_files};
 use crate::{print_error, print_text};
+use junit::JunitReport;
 use kineto_trace::analysis::check::{CheckReport, Figure};
 use serde_json::json;
 use std::fs;
@@ -20,7 +21,8 @@ const RULE_FAILED: u8 = 3;
 /// span) and `name`. Names may contain `*` for any text. A rule that matches nothing fails, unless it has `optional = true`. Only a rule
 /// that forbids a name (`of` with `max = 0`) holds then, so it cannot find a misspelt one. `--figures` lists the figures.
 ///
-/// Exit status: 0 if all traces meet all rules; 1 if a trace or the rules were not read; 2 for wrong arguments; 3 if a rule fails.
+/// Exit status: 0 if all traces meet all rules; 1 if a trace or the rules were not read, or the output or `--junit` was not written; 2 for
+/// wrong arguments; 3 if a rule fails.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto check rules.toml app.pt.trace.json.gz\n  \
@@ -65,23 +67,23 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
         Some(Err(error)) => return print_error(&error),
         None => return ExitCode::SUCCESS,
     };
-    let (mut all_read, mut all_hold, mut suites) = (true, true, String::new());
+    let (mut all_read, mut all_hold, mut junit) = (true, true, JunitReport::default());
     for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
         match arguments.part.read_events(&path).map(|events| rules.check(&events)) {
             Ok(report) => {
                 all_hold &= report.holds();
-                suites += &junit::format_suite(&path, &report);
+                junit.add_report(&path, &report);
                 print_text(&if arguments.json { format_json(&path, &report) } else { format_text(&path, &report) });
             }
             Err(error) => {
                 all_read = false;
-                suites += &junit::format_unread(&path, &error);
+                junit.add_unread(&path, &error);
                 print_error(&error);
             }
         }
     }
     if let Some(path) = &arguments.junit
-        && let Err(error) = fs::write(path, junit::format_file(&suites))
+        && let Err(error) = fs::write(path, junit.format())
     {
         return print_error(&format_args!("cannot write {}: {error}; choose another file", path.display()));
     }

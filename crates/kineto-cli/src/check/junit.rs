@@ -2,48 +2,84 @@
 
 use kineto_trace::Error;
 use kineto_trace::analysis::check::{CheckReport, RuleOutcome, RuleStatus};
+use std::fmt;
 use std::path::Path;
 
-/// Returns a file of test suites.
-pub(super) fn format_file(suites: &str) -> String {
-    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"kineto check\">\n{suites}</testsuites>\n")
+/// The test suites of all traces.
+#[derive(Default)]
+pub(super) struct JunitReport {
+    suites: String,
+    counts: CaseCounts,
 }
 
-/// Returns the suite of a trace, with a test case for each rule.
-pub(super) fn format_suite(path: &Path, report: &CheckReport) -> String {
-    let outcomes = report.outcomes();
-    let skipped = outcomes.iter().filter(|outcome| outcome.status == RuleStatus::Skipped).count();
-    let head = format!(
-        "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{skipped}\">\n",
-        escape(&path.display().to_string()),
-        outcomes.len(),
-        report.failures().count()
-    );
-    let cases: String = outcomes.iter().map(format_case).collect();
-    head + &cases + "  </testsuite>\n"
+/// The numbers of test cases.
+#[derive(Clone, Copy, Default)]
+struct CaseCounts {
+    tests: usize,
+    failures: usize,
+    errors: usize,
+    skipped: usize,
 }
 
-fn format_case(outcome: &RuleOutcome) -> String {
-    let rule = outcome.rule.to_string();
-    let name = outcome.rule.name().unwrap_or(&rule);
-    let start = format!("    <testcase classname=\"kineto.check\" name=\"{}\"", escape(name));
-    let text = outcome.to_string();
-    let first = escape(text.lines().next().unwrap_or_default());
-    match outcome.status {
-        RuleStatus::Holds => format!("{start}/>\n"),
-        RuleStatus::Skipped => format!("{start}><skipped message=\"{first}\"/></testcase>\n"),
-        _ => format!("{start}><failure message=\"{first}\">{}</failure></testcase>\n", escape(&text)),
+impl fmt::Display for CaseCounts {
+    /// Formats attributes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CaseCounts { tests, failures, errors, skipped } = self;
+        write!(f, "tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"")
     }
 }
 
-/// Returns the suite of a trace that was not read.
-pub(super) fn format_unread(path: &Path, error: &Error) -> String {
-    let error = escape(&error.to_string());
-    format!(
-        "  <testsuite name=\"{}\" tests=\"1\" failures=\"0\" errors=\"1\" skipped=\"0\">\n    \
-         <testcase classname=\"kineto.check\" name=\"read\"><error message=\"{error}\"/></testcase>\n  </testsuite>\n",
-        escape(&path.display().to_string())
-    )
+impl JunitReport {
+    /// Adds the suite of a trace, with a test case for each rule.
+    pub(super) fn add_report(&mut self, path: &Path, report: &CheckReport) {
+        let outcomes = report.outcomes();
+        let skipped = outcomes.iter().filter(|outcome| outcome.status == RuleStatus::Skipped).count();
+        let counts = CaseCounts { tests: outcomes.len(), failures: report.failures().count(), errors: 0, skipped };
+        let cases: Vec<_> = outcomes.iter().map(format_case).collect();
+        self.add_suite(path, counts, &cases);
+    }
+
+    /// Adds the suite of a trace that was not read.
+    pub(super) fn add_unread(&mut self, path: &Path, error: &Error) {
+        let counts = CaseCounts { tests: 1, errors: 1, ..CaseCounts::default() };
+        let case = format!("name=\"read\"><error message=\"{}\"/></testcase>", escape(&error.to_string()));
+        self.add_suite(path, counts, &[case]);
+    }
+
+    /// Adds a suite. CI systems group and follow cases by class, so the class is the trace.
+    fn add_suite(&mut self, path: &Path, counts: CaseCounts, cases: &[String]) {
+        let trace = escape(&path.display().to_string());
+        self.suites += &format!("  <testsuite name=\"{trace}\" {counts}>\n");
+        for case in cases {
+            self.suites += &format!("    <testcase classname=\"{trace}\" {case}\n");
+        }
+        self.suites += "  </testsuite>\n";
+        self.counts.tests += counts.tests;
+        self.counts.failures += counts.failures;
+        self.counts.errors += counts.errors;
+        self.counts.skipped += counts.skipped;
+    }
+
+    /// Returns the file.
+    pub(super) fn format(&self) -> String {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"kineto check\" {}>\n{}</testsuites>\n",
+            self.counts, self.suites
+        )
+    }
+}
+
+/// Returns a test case after its class.
+fn format_case(outcome: &RuleOutcome) -> String {
+    let rule = outcome.rule.to_string();
+    let name = escape(outcome.rule.name().unwrap_or(&rule));
+    let text = outcome.to_string();
+    let first = escape(text.lines().next().unwrap_or_default());
+    match outcome.status {
+        RuleStatus::Holds => format!("name=\"{name}\"/>"),
+        RuleStatus::Skipped => format!("name=\"{name}\"><skipped message=\"{first}\"/></testcase>"),
+        _ => format!("name=\"{name}\"><failure message=\"{first}\">{}</failure></testcase>", escape(&text)),
+    }
 }
 
 /// Escapes a text for content and attributes. Characters that XML cannot hold become U+FFFD.

@@ -33,7 +33,7 @@ fn parse_rules(text: &str) -> Result<Rules, Fault> {
     for (key, value) in table.get_ref() {
         match (key.get_ref().as_ref(), value.get_ref().as_array()) {
             ("rule", Some(list)) => rules = Some(list),
-            ("rule", None) => return Err((key.span(), "`rule` is no list; write `[[rule]]`".to_owned())),
+            ("rule", None) => return Err((key.span(), "`rule` is not a list; write `[[rule]]`".to_owned())),
             (other, _) => return Err((key.span(), format!("unknown key `{other}`; write `[[rule]]` before a rule"))),
         }
     }
@@ -46,7 +46,7 @@ fn parse_rules(text: &str) -> Result<Rules, Fault> {
 
 fn parse_rule(rule: &Spanned<DeValue<'_>>) -> Result<Rule, Fault> {
     let at_rule = |message: &str| (rule.span(), message.to_owned());
-    let table = rule.get_ref().as_table().ok_or_else(|| at_rule("the rule is no table; write `[[rule]]`"))?;
+    let table = rule.get_ref().as_table().ok_or_else(|| at_rule("the rule is not a table; write `[[rule]]`"))?;
     if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.get_ref().as_ref())) {
         return Err((key.span(), format!("unknown key `{}`; a rule has {}", key.get_ref(), KEYS.join(", "))));
     }
@@ -65,8 +65,8 @@ fn parse_rule(rule: &Spanned<DeValue<'_>>) -> Result<Rule, Fault> {
     parsed = text(table, "name")?.into_iter().fold(parsed, |rule, (name, _)| rule.named(name));
     if let Some(value) = table.get("optional") {
         let optional = value.get_ref().as_bool();
-        let optional =
-            optional.ok_or_else(|| (value.span(), "`optional` is no boolean; write `true` or `false`".to_owned()))?;
+        let optional = optional
+            .ok_or_else(|| (value.span(), "`optional` is not a boolean; write `true` or `false`".to_owned()))?;
         parsed = if optional { parsed.optional() } else { parsed };
     }
     at(rule.span(), parsed.validate())?;
@@ -84,7 +84,7 @@ fn text<'t>(table: &'t DeTable<'_>, key: &str) -> Result<Option<(&'t str, Range<
     match value.get_ref().as_str() {
         Some(text) if !text.is_empty() => Ok(Some((text, value.span()))),
         Some(_) => Err((value.span(), format!("`{key}` is empty; write a name, or remove it"))),
-        None => Err((value.span(), format!("`{key}` is no text; write it in quotes"))),
+        None => Err((value.span(), format!("`{key}` is not a text; write it in quotes"))),
     }
 }
 
@@ -133,9 +133,9 @@ mod tests {
         for (text, line, message) in [
             (String::new(), 1, "the file has no rule; add"),
             ("# nothing\n".to_owned(), 1, "the file has no rule; add"),
-            ("rule = 3\n".to_owned(), 1, "`rule` is no list"),
-            ("rule = [3]\n".to_owned(), 1, "the rule is no table"),
-            ("[rule]\nfigure = 'launches'\n".to_owned(), 1, "`rule` is no list"),
+            ("rule = 3\n".to_owned(), 1, "`rule` is not a list"),
+            ("rule = [3]\n".to_owned(), 1, "the rule is not a table"),
+            ("[rule]\nfigure = 'launches'\n".to_owned(), 1, "`rule` is not a list"),
             ("\n[rules]\n".to_owned(), 2, "unknown key `rules`; write `[[rule]]`"),
             ("\n[[rule]]\nmax = 1\n".to_owned(), 2, "the rule has no figure"),
             (rule("maximum = 3"), 4, "unknown key `maximum`; a rule has figure, of, in"),
@@ -144,13 +144,13 @@ mod tests {
             (rule("max = 3.5"), 4, "`max` has no unit"),
             (rule("max = -3"), 4, "`max` is negative or too large"),
             (rule("max = 99999999999999999999"), 4, ""),
-            (rule("max = '3 apples'"), 4, "\"3 apples\" is no quantity: the unit is unknown; write"),
-            (rule("max = '3 ms'"), 2, "wrong unit: `launches` is compared with another"),
+            (rule("max = '3 apples'"), 4, "\"3 apples\" is not a quantity: the unit is unknown; write"),
+            (rule("max = '3 ms'"), 2, "wrong unit for a limit of `launches`; expected a count"),
             (rule(""), 2, "the rule has no limit"),
             (rule("max = 3\nin = 'a'\neach = 'b'"), 6, "the rule has `in` and `each`"),
             (rule("max = 3\nin = ''"), 5, "`in` is empty"),
-            (rule("max = 3\nin = 4"), 5, "`in` is no text"),
-            (rule("max = 3\noptional = 'yes'"), 5, "`optional` is no boolean"),
+            (rule("max = 3\nin = 4"), 5, "`in` is not a text"),
+            (rule("max = 3\noptional = 'yes'"), 5, "`optional` is not a boolean"),
             (rule("max = 3\nname = 'a"), 5, ""),
             ("[[rule]]\nfigure = 'lunches'\nmax = 1".to_owned(), 2, "unknown figure \"lunches\"; nearest: `launches`"),
             (format!("a = {}", "[".repeat(100_000)), 1, ""),

@@ -39,7 +39,10 @@ fn broken_rules_are_errors_with_their_line() {
     let (folder, whole, _) = traces();
     let trace = whole.to_str().unwrap();
     for (text, message) in [
-        ("[[rule]]\nfigure = 'launches'\nmax = '5 %'\n", "rules.toml:1: wrong unit: `launches`"),
+        (
+            "[[rule]]\nfigure = 'launches'\nmax = '5 %'\n",
+            "rules.toml:1: wrong unit for a limit of `launches`; expected a count",
+        ),
         ("[[rule]]\nfigure = 'launches'\nmost = 5\n", "rules.toml:3: unknown key `most`"),
         ("[[rule]\n", "rules.toml:1: "),
         ("", "rules.toml:1: the file has no rule"),
@@ -77,6 +80,11 @@ fn junit_has_a_case_for_each_rule() {
     assert_eq!(run(&arguments).2, Some(1));
     let text = fs::read_to_string(&xml).unwrap();
     assert!(text.starts_with("<?xml version=\"1.0\""), "{text}");
+    assert!(
+        text.contains("<testsuites name=\"kineto check\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\">"),
+        "{text}"
+    );
+    assert_eq!(text.matches(&format!("<testcase classname=\"{}\" ", whole.display())).count(), 3, "{text}");
     assert!(text.contains("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\""), "{text}");
     assert!(text.contains("name=\"launches each `train`, at most 1\"/>"), "{text}");
     assert!(text.contains("name=\"train is fast\"><failure message=\"FAILED  train is fast: "), "{text}");

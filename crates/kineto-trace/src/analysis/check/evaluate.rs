@@ -2,7 +2,7 @@
 
 use super::context::CheckContext;
 use super::figure::{Figure, Statistic};
-use super::measure::{Measured, Sample, measure_rule};
+use super::measure::{Measurement, Sample, measure_rule};
 use super::nearest::printable;
 use super::quantity::Quantity;
 use super::report::{RuleOutcome, RulePlace, RuleStatus};
@@ -48,7 +48,7 @@ pub(super) fn evaluate_rule(rule: &Rule, context: &CheckContext<'_>) -> RuleOutc
     }
 }
 
-fn compare_values(rule: &Rule, context: &CheckContext<'_>, measured: &Measured) -> RuleOutcome {
+fn compare_values(rule: &Rule, context: &CheckContext<'_>, measured: &Measurement) -> RuleOutcome {
     // A value that does not compare breaks the limit.
     let breaks_max = |value: Quantity| rule.max.is_some_and(|max| value.compare(max).is_none_or(Ordering::is_gt));
     let breaks_min = |value: Quantity| rule.min.is_some_and(|min| value.compare(min).is_none_or(Ordering::is_lt));
@@ -79,7 +79,7 @@ fn compare_values(rule: &Rule, context: &CheckContext<'_>, measured: &Measured) 
 fn worst_places(
     rule: &Rule,
     context: &CheckContext<'_>,
-    measured: &Measured,
+    measured: &Measurement,
     mut broken: Vec<&Sample>,
     limit: Limit,
 ) -> Vec<RulePlace> {

@@ -13,15 +13,15 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Figure {
-    /// `synchronizations`: calls that wait for a device: `…Synchronize`, copies that are not asynchronous, frees of device memory.
+    /// `synchronizations`: calls that wait for a device: `…Synchronize`, copies that are not asynchronous or put in a queue, frees of device memory.
     Synchronizations,
-    /// `launches`: calls that put work on a device.
+    /// `launches`: calls that put work on a device. Calls that copy or fill count if the trace has their work.
     Launches,
     /// `calls`: calls of a runtime or driver (name of the call).
     Calls,
     /// `kernels`: kernels (name of the kernel).
     Kernels,
-    /// `copies`: copies by a device (name, such as "Memcpy `DtoH`*").
+    /// `copies`: copies by a device (name, such as `Memcpy DtoH*`).
     Copies,
     /// `fills`: fills by a device (name).
     Fills,

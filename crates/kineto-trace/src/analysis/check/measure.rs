@@ -24,7 +24,7 @@ pub(super) struct Sample {
 }
 
 /// The values of a figure, and the events that they are made of.
-pub(super) struct Measured {
+pub(super) struct Measurement {
     pub(super) samples: Vec<Sample>,
     pub(super) spots: Vec<Spot>,
     /// More about the value.
@@ -32,7 +32,7 @@ pub(super) struct Measured {
 }
 
 /// Measures the figure of a rule; an error says what the rule does not match.
-pub(super) fn measure_rule(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, String> {
+pub(super) fn measure_rule(rule: &Rule, context: &CheckContext<'_>) -> Result<Measurement, String> {
     match rule.figure {
         Figure::Synchronizations => measure_items(rule, context, synchronizations(context)?),
         Figure::Launches => measure_items(rule, context, launches(context)?),
@@ -144,12 +144,14 @@ fn synchronizations(context: &CheckContext<'_>) -> Result<Vec<CountedItem>, Stri
     Ok(outermost_calls(context, found))
 }
 
-/// Returns the calls that put work on a device: by the work, or by their name if that was not recorded.
+/// Returns the calls that put work on a device: by the work, or launches by their name if that was not recorded.
 fn launches(context: &CheckContext<'_>) -> Result<Vec<CountedItem>, String> {
     require_calls(context)?;
     let launched = context.devices().work.iter().filter_map(|work| work.launch);
     let launched: HashSet<usize> = launched.map(|launch| launch.index()).collect();
-    let is_launch = |call: &Event<'_>| launched.contains(&call.index()) || call.name().contains("Launch");
+    // A function of the host that a stream runs is not device work.
+    let has_name = |call: &Event<'_>| call.name().contains("Launch") && !call.name().contains("LaunchHostFunc");
+    let is_launch = |call: &Event<'_>| launched.contains(&call.index()) || has_name(call);
     Ok(outermost_calls(context, context.events.iter().filter(is_call).filter(is_launch)))
 }
 
@@ -163,7 +165,7 @@ fn outermost_calls<'e>(context: &CheckContext<'e>, calls: impl Iterator<Item = E
 }
 
 /// Counts items in the rule's scope.
-fn measure_items(rule: &Rule, context: &CheckContext<'_>, mut items: Vec<CountedItem>) -> Result<Measured, String> {
+fn measure_items(rule: &Rule, context: &CheckContext<'_>, mut items: Vec<CountedItem>) -> Result<Measurement, String> {
     let members = match &rule.scope {
         RuleScope::Trace => None,
         RuleScope::Within(span) | RuleScope::Each(span) => Some(SpanMembers::new(context, span)?),
@@ -184,7 +186,7 @@ fn measure_items(rule: &Rule, context: &CheckContext<'_>, mut items: Vec<Counted
         _ => vec![Sample { value: Quantity::Count(items.len() as u64), spot: None }],
     };
     let detail = unlinked_detail(context).filter(|_| is_by_launch && members.is_some());
-    Ok(Measured { samples, spots: items.iter().map(|item| item.spot).collect(), detail })
+    Ok(Measurement { samples, spots: items.iter().map(|item| item.spot).collect(), detail })
 }
 
 /// Returns an error if the rule selects work, but the span of none of it is known: then the rule would hold for any span.
@@ -212,7 +214,7 @@ fn unlinked_detail(context: &CheckContext<'_>) -> Option<String> {
     (unlinked > 0).then(|| format!("{count} of device work without a known launch, whose span may be unknown"))
 }
 
-fn measure_kernel_share(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, String> {
+fn measure_kernel_share(rule: &Rule, context: &CheckContext<'_>) -> Result<Measurement, String> {
     require_work(context)?;
     let weighted = |mut items: Vec<CountedItem>| {
         items.iter_mut().for_each(|item| item.weight = item.spot.duration_ns());
@@ -244,10 +246,10 @@ fn measure_kernel_share(rule: &Rule, context: &CheckContext<'_>) -> Result<Measu
     if samples.is_empty() {
         return Err("no kernel ran there; check the scope, or set `optional`".to_owned());
     }
-    Ok(Measured { samples, spots: own.iter().map(|item| item.spot).collect(), detail: None })
+    Ok(Measurement { samples, spots: own.iter().map(|item| item.spot).collect(), detail: None })
 }
 
-fn measure_spans(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, String> {
+fn measure_spans(rule: &Rule, context: &CheckContext<'_>) -> Result<Measurement, String> {
     let everything = NamePattern::from("*");
     let pattern = rule.pattern.as_ref().unwrap_or(&everything);
     let items = match FoundSpans::new(context.events, pattern) {
@@ -259,7 +261,7 @@ fn measure_spans(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, St
     measure_items(rule, context, items)
 }
 
-fn measure_durations(rule: &Rule, context: &CheckContext<'_>, statistic: Statistic) -> Result<Measured, String> {
+fn measure_durations(rule: &Rule, context: &CheckContext<'_>, statistic: Statistic) -> Result<Measurement, String> {
     let everything = NamePattern::from("*");
     let found = FoundSpans::new(context.events, rule.pattern.as_ref().unwrap_or(&everything))?;
     let mut items = found.items(context.events);
@@ -275,7 +277,7 @@ fn measure_durations(rule: &Rule, context: &CheckContext<'_>, statistic: Statist
         statistic_of(&sorted, statistic).ok_or("all these spans have a duration of 0, so they have no spread")?;
     let spots = items.iter().map(|item| item.spot).collect();
     let detail = format!("of {}", count_with_noun(items.len() as u64, "span"));
-    Ok(Measured { samples: vec![Sample { value, spot: None }], spots, detail: Some(detail) })
+    Ok(Measurement { samples: vec![Sample { value, spot: None }], spots, detail: Some(detail) })
 }
 
 /// Returns a statistic of sorted durations; `None` for the spread if the median is 0.
@@ -304,7 +306,7 @@ fn statistic_of(sorted: &[u64], statistic: Statistic) -> Option<Quantity> {
 }
 
 /// Measures times of devices during windows.
-fn measure_times(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, String> {
+fn measure_times(rule: &Rule, context: &CheckContext<'_>) -> Result<Measurement, String> {
     require_work(context)?;
     let busy = context.busy();
     let has_communication = context.devices().work.iter().any(|work| work.class == WorkClass::Communication);
@@ -342,7 +344,7 @@ fn measure_times(rule: &Rule, context: &CheckContext<'_>) -> Result<Measured, St
     if rule.figure == Figure::LongestGap && rule.scope == RuleScope::Trace {
         gaps = busy.gaps().map(|(start, end)| Spot { event: None, start, end }).collect();
     }
-    Ok(Measured { samples, spots: gaps, detail: None })
+    Ok(Measurement { samples, spots: gaps, detail: None })
 }
 
 /// Returns a share of devices in all spans together.
@@ -362,7 +364,7 @@ fn measure_path(
     rule: &Rule,
     context: &CheckContext<'_>,
     is_meant: impl Fn(&PathPiece<'_>) -> bool,
-) -> Result<Measured, String> {
+) -> Result<Measurement, String> {
     let range = context.events.slice_range();
     let windows: Vec<(Timestamp, Timestamp, Option<Spot>)> = match &rule.scope {
         RuleScope::Each(span) => {
@@ -385,11 +387,15 @@ fn measure_path(
     if samples.is_empty() {
         return Err("the scope takes no time, so it has no critical path; check it, or set `optional`".to_owned());
     }
-    Ok(Measured { samples, spots, detail: None })
+    Ok(Measurement { samples, spots, detail: None })
 }
 
 /// Measures the largest total of allocated bytes, with the event at which each device reached its own.
-fn measure_memory(context: &CheckContext<'_>, is_meant: impl Fn(i64) -> bool, whose: &str) -> Result<Measured, String> {
+fn measure_memory(
+    context: &CheckContext<'_>,
+    is_meant: impl Fn(i64) -> bool,
+    whose: &str,
+) -> Result<Measurement, String> {
     let mut peaks: HashMap<(i64, i64), (u64, Event<'_>)> = HashMap::default();
     for event in context.events.iter().filter(|event| event.name() == MEMORY_EVENT) {
         let number = |key| event.arg(key).and_then(as_signed);
@@ -406,7 +412,7 @@ fn measure_memory(context: &CheckContext<'_>, is_meant: impl Fn(i64) -> bool, wh
     if peaks.is_empty() {
         return Err(format!("the trace has no totals of the memory of {whose}; record memory, or set `optional`"));
     }
-    Ok(Measured { samples: peaks.iter().map(sample).collect(), spots: Vec::new(), detail: None })
+    Ok(Measurement { samples: peaks.iter().map(sample).collect(), spots: Vec::new(), detail: None })
 }
 
 /// Adds up the counts of the causes that a rule selects; without a pattern all but `regular`.
@@ -417,7 +423,7 @@ fn measure_causes<'c>(
     causes: &[(&'c str, u64)],
     known: impl Iterator<Item = &'c str>,
     regular: Option<&str>,
-) -> Result<Measured, String> {
+) -> Result<Measurement, String> {
     if let Some(pattern) = &rule.pattern {
         let names: Vec<_> = known.chain(causes.iter().map(|(cause, _)| *cause)).collect();
         if !names.iter().any(|name| pattern.matches(name)) {
@@ -433,7 +439,7 @@ fn measure_causes<'c>(
     let texts: Vec<_> = found.iter().map(|(cause, count)| format!("{} ({count})", printable(cause))).collect();
     let value = Quantity::Count(found.iter().map(|(_, count)| *count).fold(0, u64::saturating_add));
     let detail = (!texts.is_empty()).then(|| texts.join(", "));
-    Ok(Measured { samples: vec![Sample { value, spot: None }], spots: Vec::new(), detail })
+    Ok(Measurement { samples: vec![Sample { value, spot: None }], spots: Vec::new(), detail })
 }
 
 /// Returns a percentage; 0 if `whole` is 0.

@@ -104,7 +104,7 @@ impl Rule {
     /// Measures all spans of this name together.
     ///
     /// Calls, work and spans count if they lie in such a span, in its descendants by the spans' own parents, or were launched there. Of steps
-    /// (`ProfilerStep#…`) everything counts that begins or was launched meanwhile, on any thread. Times of devices are those
+    /// (`ProfilerStep#…`) everything counts that begins or was launched meanwhile, on any thread of their process. Times of devices are those
     /// during the span, whatever launched the work.
     #[must_use]
     pub fn within(self, span: impl Into<NamePattern>) -> Rule {
@@ -163,14 +163,29 @@ impl Rule {
         self.min.is_none_or(Quantity::is_zero) && self.max.is_some_and(Quantity::is_zero)
     }
 
+    /// Returns why a limit of a share of a whole cannot be met or broken.
+    fn share_fault(&self) -> Option<&'static str> {
+        let whole = Quantity::Percent(100.0);
+        // The spread may exceed the median.
+        if !self.figure.zero().has_unit_of(whole) || self.figure == Figure::Duration(Statistic::Spread) {
+            return None;
+        }
+        let order = |limit: Option<Quantity>| limit.and_then(|limit| limit.compare(whole));
+        let can_fail = self.min.is_some_and(|min| !min.is_zero());
+        match (order(self.min), order(self.max)) {
+            (Some(Ordering::Greater), _) => Some("`min` is more than 100 %, so the rule cannot hold; lower it"),
+            (_, Some(Ordering::Equal | Ordering::Greater)) if !can_fail => {
+                Some("`max` is 100 % or more, so the rule cannot fail; lower it")
+            }
+            _ => None,
+        }
+    }
+
     fn fault(&self) -> Option<String> {
         let (figure, zero) = (self.figure, self.figure.zero());
         let limits = || [self.min, self.max].into_iter().flatten();
         if limits().any(|limit| !limit.has_unit_of(zero)) {
-            return Some(format!(
-                "wrong unit: `{figure}` is compared with another; its limits are {}",
-                zero.unit_text()
-            ));
+            return Some(format!("wrong unit for a limit of `{figure}`; expected {}", zero.unit_text()));
         }
         if limits().any(|limit| limit.compare(zero).is_none_or(Ordering::is_lt)) {
             return Some("a limit is negative or not a number; set one of at least 0".to_owned());
@@ -185,9 +200,8 @@ impl Rule {
             }
             _ => {}
         }
-        let is_whole = |max: Quantity| max.compare(Quantity::Percent(100.0)).is_some_and(Ordering::is_ge);
-        if self.min.is_none() && self.max.is_some_and(is_whole) && figure != Figure::Duration(Statistic::Spread) {
-            return Some("`max` is 100 % or more, so the rule cannot fail; lower it".to_owned());
+        if let Some(fault) = self.share_fault() {
+            return Some(fault.to_owned());
         }
         match (figure.pattern_needed(), &self.pattern) {
             (Some(true), None) => return Some(format!("`{figure}` needs a name; set `of`")),

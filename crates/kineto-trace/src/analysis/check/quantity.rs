@@ -107,7 +107,7 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Quantity, Error> {
         let fault = |why: &str| {
             let advice = "write a count, or a number with a unit, such as \"2.5 ms\", \"10 %\" or \"512 MiB\"";
-            Error::new(ErrorKind::Config, format!("\"{text}\" is no quantity: {why}; {advice}"))
+            Error::new(ErrorKind::Config, format!("\"{text}\" is not a quantity: {why}; {advice}"))
         };
         let text = text.trim();
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -116,7 +116,7 @@ impl FromStr for Quantity {
         let scale = |units: &[(&str, u64)]| units.iter().find(|(name, _)| *name == unit).map(|(_, size)| *size);
         let scaled = |size| parse_scaled(number, size).ok_or_else(|| fault("the number is invalid or too large"));
         if unit.is_empty() {
-            return number.parse().map(Quantity::Count).map_err(|_| fault("it is no count and has no unit"));
+            return number.parse().map(Quantity::Count).map_err(|_| fault("it is not a count and has no unit"));
         }
         if unit == "%" {
             let percent = number.parse().ok().filter(|percent: &f64| percent.is_finite());

@@ -101,6 +101,8 @@ fn synchronizations_are_found_in_their_span() {
         "cuda_runtime cudaMemcpyAsync 1/1 1..2",
         "cuda_runtime cudaGraphAddMemcpyNode 1/1 3..4",
         "cuda_runtime cudaStreamWaitEvent 1/1 5..6",
+        "xpu_runtime urEnqueueUSMMemcpy 1/1 7..8",
+        "xpu_runtime urEnqueueMemBufferCopy 1/1 9..10",
     ];
     assert_limits(&trace(&others, ""), &Rule::new(Figure::Synchronizations), Quantity::Count(0));
 }
@@ -117,7 +119,12 @@ fn launches_count_in_steps_on_any_thread() {
     assert_limits(&events, &Rule::new(Figure::Launches).each("ProfilerStep#*"), Quantity::Count(3));
     assert_limits(&events, &Rule::new(Figure::Launches), Quantity::Count(5));
     assert_limits(&events, &Rule::new(Figure::Launches).each("decode"), Quantity::Count(1));
-    let unrecorded = ["cuda_runtime cudaGraphLaunch 1/1 1..9", "cuda_driver cuGraphLaunch 1/1 2..8"];
+    let unrecorded = [
+        "cuda_runtime cudaGraphLaunch 1/1 1..9",
+        "cuda_driver cuGraphLaunch 1/1 2..8",
+        "cuda_runtime cudaLaunchHostFunc 1/1 10..11",
+        "cuda_runtime cudaMemcpyAsync 1/1 12..13",
+    ];
     assert_limits(&trace(&unrecorded, ""), &Rule::new(Figure::Launches), Quantity::Count(1));
 }
 
@@ -395,7 +402,7 @@ fn rules_that_do_not_fit_are_invalid() {
         (Rule::new(Figure::Launches), "the rule has no limit"),
         (
             Rule::new(Figure::Launches).at_most(percent(5.0)),
-            "wrong unit: `launches` is compared with another; its limits are a count",
+            "wrong unit for a limit of `launches`; expected a count, such as 200",
         ),
         (duration().of("a").at_most(Quantity::Bytes(5)), "wrong unit"),
         (Rule::new(Figure::Launches).at_least(Quantity::Count(0)), "`min` is 0"),
@@ -406,6 +413,9 @@ fn rules_that_do_not_fit_are_invalid() {
         (Rule::new(Figure::Busy).at_least(percent(f64::NAN)), "a limit is negative or not a number"),
         (Rule::new(Figure::Busy).at_most(percent(-1.0)), "a limit is negative or not a number"),
         (Rule::new(Figure::Busy).at_most(percent(100.0)), "`max` is 100 % or more"),
+        (Rule::new(Figure::Busy).at_least(percent(0.0)).at_most(percent(100.0)), "`max` is 100 % or more"),
+        (Rule::new(Figure::Busy).at_least(percent(150.0)), "`min` is more than 100 %"),
+        (Rule::new(Figure::Busy).at_least(percent(120.0)).at_most(percent(150.0)), "`min` is more than 100 %"),
         (Rule::new(Figure::Spans).at_most(Quantity::Count(1)), "`spans` needs a name"),
         (Rule::new(Figure::Busy).of("a").at_least(percent(1.0)), "`busy` is the same for all names"),
         (duration().of("a").each("b").at_most(Duration::ZERO), "`duration.max` has one value for all spans"),
@@ -418,6 +428,9 @@ fn rules_that_do_not_fit_are_invalid() {
         assert_eq!(rule.validate().unwrap_err().to_string(), outcome.message.unwrap());
     }
     assert!(duration().of("a").at_most(Duration::ZERO).validate().is_ok());
+    let spread = Rule::new(Figure::Duration(Statistic::Spread)).of("a");
+    assert!(spread.at_least(percent(120.0)).at_most(percent(150.0)).validate().is_ok());
+    assert!(Rule::new(Figure::Busy).at_least(percent(100.0)).at_most(percent(100.0)).validate().is_ok());
     assert!(!Rules::new().check(&sample()).holds(), "nothing was checked");
 }
 

@@ -116,13 +116,14 @@ pub(in crate::analysis) enum CallRole {
 
 impl CallRole {
     /// Returns whether a call of this name waits for a device, in CUDA, HIP, Level Zero, SYCL's unified runtime or OpenCL. Unlike
-    /// [`of`](CallRole::of) this includes copies, unless they are asynchronous or nodes of a graph.
+    /// [`of`](CallRole::of) this includes copies, unless they are asynchronous, nodes of a graph, or put in a queue: whether such a call
+    /// blocks is an argument, which traces lack.
     pub(in crate::analysis) fn is_wait(name: &str) -> bool {
         const WAITS: [&str; 4] = ["urEventWait", "piEventsWait", "clWaitForEvents", "clFinish"];
 
         match CallRole::of(name) {
             CallRole::Synchronizes => true,
-            CallRole::Copies => !name.contains("Async") && !name.contains("Graph"),
+            CallRole::Copies => !["Async", "Graph", "Enqueue"].iter().any(|part| name.contains(part)),
             _ => WAITS.contains(&name) || name.ends_with("QueueFinish"),
         }
     }
