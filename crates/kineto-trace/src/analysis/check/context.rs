@@ -6,6 +6,7 @@ use crate::analysis::summary::{Devices, Intervals, PathContext, PathIndexes, Wor
 use crate::analysis::tree::EventTree;
 use crate::time::Timestamp;
 use std::cell::OnceCell;
+use std::ops::Range;
 
 pub(super) struct CheckContext<'e> {
     pub(super) events: &'e Events,
@@ -73,7 +74,12 @@ pub(super) struct CoveredTime {
     parts: Vec<(Timestamp, Timestamp)>,
     /// By part: the length of all parts before it, in nanoseconds.
     before: Vec<u64>,
+    /// By block of gaps: the index of the longest; gap `n` follows part `n`.
+    block_gaps: Vec<usize>,
 }
+
+/// The number of gaps in a block.
+const BLOCK: usize = 256;
 
 impl CoveredTime {
     fn new(intervals: &Intervals) -> CoveredTime {
@@ -84,7 +90,32 @@ impl CoveredTime {
             sum += end.since(*start);
             before
         });
-        CoveredTime { before: before.collect(), parts }
+        let before = before.collect();
+        let mut covered = CoveredTime { parts, before, block_gaps: Vec::new() };
+        let gaps = covered.parts.len().saturating_sub(1);
+        let longest_of = |first| covered.longest_of(first..gaps.min(first + BLOCK));
+        covered.block_gaps = (0..gaps).step_by(BLOCK).filter_map(longest_of).collect();
+        covered
+    }
+
+    /// Returns the time between a part and the next.
+    fn gap(&self, number: usize) -> Option<(Timestamp, Timestamp)> {
+        Some((self.parts.get(number)?.1, self.parts.get(number + 1)?.0))
+    }
+
+    /// Returns the index of the longest gap of a range, the first of several; uses blocks that are already known.
+    fn longest_of(&self, gaps: Range<usize>) -> Option<usize> {
+        let (mut at, mut longest) = (gaps.start, None);
+        while at < gaps.end {
+            let block = (at % BLOCK == 0 && at + BLOCK <= gaps.end).then(|| self.block_gaps.get(at / BLOCK)).flatten();
+            let number = block.copied().unwrap_or(at);
+            let ns = self.gap(number).map_or(0, |(start, end)| end.since(start));
+            if longest.is_none_or(|(_, most)| ns > most) {
+                longest = Some((number, ns));
+            }
+            at += if block.is_some() { BLOCK } else { 1 };
+        }
+        longest.map(|(number, _)| number)
     }
 
     /// Returns the start of the first part and the end of the last.
@@ -105,19 +136,22 @@ impl CoveredTime {
 
     /// Returns the times between two parts.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
-        self.parts.iter().zip(self.parts.iter().skip(1)).map(|(before, after)| (before.1, after.0))
+        (0..self.parts.len()).map_while(|number| self.gap(number))
     }
 
     /// Returns the longest part of a window that is not covered. An empty part ends it too, as work does that took no time.
     pub(super) fn longest_gap(&self, start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
         let first = self.parts.partition_point(|part| part.1 <= start);
-        let inside = self.parts.get(first..).unwrap_or_default().iter().take_while(|part| part.0 < end);
-        let (mut at, mut longest) = (start, (start, start));
-        for (begin, stop) in inside.copied().chain([(end, end)]) {
-            if begin > at && begin.since(at) > longest.1.since(longest.0) {
-                longest = (at, begin);
+        let behind = self.parts.partition_point(|part| part.0 < end);
+        let last = behind.checked_sub(1).filter(|last| *last >= first);
+        let inside = last.and_then(|last| Some((last, self.parts.get(first)?, self.parts.get(last)?)));
+        let Some((last, from, to)) = inside else { return (start, end.max(start)) };
+        let between = self.longest_of(first..last).and_then(|number| self.gap(number));
+        let mut longest = (start, start);
+        for (begin, end) in [Some((start, from.0)), between, Some((to.1, end))].into_iter().flatten() {
+            if end > begin && end.since(begin) > longest.1.since(longest.0) {
+                longest = (begin, end);
             }
-            at = at.max(stop);
         }
         longest
     }
@@ -131,14 +165,14 @@ mod tests {
     proptest! {
         #[test]
         fn covered_time_agrees_with_single_nanoseconds(
-            parts in prop::collection::vec((0u64..60, 1u64..9), 0..12),
-            (start, end) in (0u64..70, 0u64..70),
+            parts in prop::collection::vec((0u64..4000, 1u64..4), 0..900),
+            (start, end) in (0u64..4100, 0u64..4100),
         ) {
             let at = Timestamp::from_nanos;
             let intervals = Intervals::union(parts.iter().map(|(start, length)| (at(*start), at(start + length))));
             let covered = CoveredTime::new(&intervals);
             prop_assert_eq!(covered.ns_within(at(start), at(end)), intervals.ns_within(at(start), at(end)));
-            let is_covered = |ns: u64| parts.iter().any(|(start, length)| (*start..start + length).contains(&ns));
+            let is_covered = |ns: u64| intervals.contains(at(ns));
             let (mut longest, mut length) = (0, 0);
             for ns in start..end {
                 length = if is_covered(ns) { 0 } else { length + 1 };
