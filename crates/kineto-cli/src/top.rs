@@ -10,12 +10,13 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Shows what a running program records: spans a second, the spans with the most time, busy devices, losses, memory.
 ///
 /// Reads the live file of the recording, which the program writes with KINETO_SHM_DIR or `shm_folder`. The program does not take part.
-/// The file is read as a whole each time, so a small limit (KINETO_BUFFER_LIMIT_MB with KINETO_OVERFLOW=keep_newest) makes this cheap.
+/// The file is read as a whole each time, so a small limit (KINETO_BUFFER_LIMIT_MB with KINETO_OVERFLOW=keep_newest) makes this cheap. Reading
+/// takes at most a tenth of the time: after a slow one the next comes later.
 ///
 /// Exit status: 0 at the end of the program, or after `--once`; 1 if no live file was read; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
@@ -50,6 +51,7 @@ pub(crate) fn run(arguments: &TopArguments) -> ExitCode {
     let is_screen = io::stdout().is_terminal() && !arguments.once;
     let mut is_first = true;
     loop {
+        let begun = Instant::now();
         let (mut text, mut any_read) = (String::new(), false);
         let files = match find_live_files(&arguments.target) {
             Ok(files) => files,
@@ -84,11 +86,29 @@ pub(crate) fn run(arguments: &TopArguments) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         is_first = false;
-        thread::sleep(Duration::from_secs_f64(arguments.interval));
+        thread::sleep(pause_after(begun.elapsed(), Duration::from_secs_f64(arguments.interval)));
     }
+}
+
+/// Returns the time until the next reading: the interval, or nine times the last reading if that is longer.
+fn pause_after(reading: Duration, interval: Duration) -> Duration {
+    interval.max(reading.saturating_mul(9))
 }
 
 /// Returns whether the target is a process that has ended. A folder never ends.
 fn has_ended(target: &str) -> bool {
     target.parse::<u32>().is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_reading_takes_a_tenth_of_the_time() {
+        let seconds = Duration::from_secs;
+        assert_eq!(pause_after(Duration::from_millis(50), seconds(2)), seconds(2));
+        assert_eq!(pause_after(seconds(1), seconds(2)), seconds(9));
+        assert_eq!(pause_after(Duration::MAX, seconds(2)), Duration::MAX);
+    }
 }
