@@ -16,7 +16,8 @@ use std::process::ExitCode;
 /// A side is a trace, a folder of traces, or several of either. One run a side does not show how runs differ: changes that most
 /// operations share are then not reported as slower. With four or more runs a side they are.
 ///
-/// Exit status: 0 if nothing is slower, 1 if a trace was not read, 2 if the arguments are wrong, 3 if something is slower.
+/// Exit status: 0 if nothing is slower, 1 if a trace was not read, 2 if the arguments are wrong, 3 if something is slower, 4 if the
+/// mean step is slower as all classes are: a clock, the machine's load, or everything.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto diff yesterday.pt.trace.json.gz today.pt.trace.json.gz\n  \
@@ -24,7 +25,7 @@ use std::process::ExitCode;
     kineto diff main-*.json.gz -- branch-*.json.gz # several traces a side\n  \
     kineto diff --rows 20 --threshold 1 candle.json torch.json\n  \
     kineto diff --json main/ branch/ | jq .total\n  \
-    kineto diff main/ branch/ || exit              # in CI: 3 if something is slower")]
+    kineto diff main/ branch/ || exit              # in CI: 3 if something is slower, 4 if all is")]
 pub(crate) struct DiffArguments {
     /// The traces A and B, or all traces of A if those of B follow after `--`.
     #[arg(required = true, value_name = "TRACE")]
@@ -48,6 +49,9 @@ pub(crate) struct DiffArguments {
 /// The exit status if something is slower.
 const SLOWER: u8 = 3;
 
+/// The exit status if all is slower alike.
+const SLOWER_ALIKE: u8 = 4;
+
 /// The exit status for wrong arguments.
 const WRONG_ARGUMENTS: u8 = 2;
 
@@ -69,7 +73,11 @@ pub(crate) fn run(arguments: &DiffArguments) -> ExitCode {
         let screen = diff.screen().color(io::stdout().is_terminal());
         print_text(&arguments.rows.into_iter().fold(screen, |screen, rows| screen.rows(rows)).to_string());
     }
-    if diff.is_slower() { ExitCode::from(SLOWER) } else { ExitCode::SUCCESS }
+    match () {
+        () if diff.is_slower() => ExitCode::from(SLOWER),
+        () if diff.is_slower_alike() => ExitCode::from(SLOWER_ALIKE),
+        () => ExitCode::SUCCESS,
+    }
 }
 
 /// Reduces the traces of both sides, several at once. Prints the errors of those that cannot be read.

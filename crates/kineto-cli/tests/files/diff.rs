@@ -49,6 +49,37 @@ fn slower_operation_sets_the_exit_status() {
 }
 
 #[test]
+fn slow_down_of_everything_has_its_own_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, factor: u32| {
+        let mut events = Vec::new();
+        for step in 0..20 {
+            let mut add = |category: &str, name: &str, at: u32, us: u32| {
+                let at = step * 2000 + at;
+                events.push(format!(
+                    r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":1,"ts":{at},"dur":{us}}}"#
+                ));
+            };
+            add("user_annotation", &format!("ProfilerStep#{step}"), 0, 10 * factor + step % 2);
+            for op in 0..6 {
+                add("cpu_op", &format!("op_{op}"), 2 + op * 3 * factor / 2, factor + (step + op) % 3);
+            }
+        }
+        let path = folder.path().join(name);
+        fs::write(&path, format!("{{\"traceEvents\": [{}]}}", events.join(","))).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (before, after) = (write("before.json", 100), write("after.json", 130));
+    let (out, errors, status) = run(&["diff", &before, &after]);
+    assert_eq!((errors.as_str(), status), ("", Some(4)), "{out}");
+    assert!(out.starts_with("All changed alike: the step by +"), "{out}");
+    assert!(out.lines().nth(1).is_some_and(|line| line.contains("everything is slower")), "{out}");
+    let (out, _, status) = run(&["diff", "--json", &before, &after]);
+    assert!(out.contains("\"is_slower_alike\":true") && status == Some(4), "{out}");
+    assert_eq!(run(&["diff", &after, &before]).2, Some(0));
+}
+
+#[test]
 fn sets_are_folders_or_lists() {
     let folder = tempfile::tempdir().unwrap();
     let mut lists: [Vec<String>; 2] = Default::default();

@@ -13,6 +13,7 @@ pub(super) fn diff_json(diff: &Diff) -> Value {
         "threshold_pct": diff.threshold_percent,
         "per": diff.unit.as_str(),
         "is_slower": diff.is_slower(),
+        "is_slower_alike": diff.is_slower_alike(),
         "a": side_json(diff.a),
         "b": side_json(diff.b),
         "drift": { "host_pct": rounded(diff.host_drift_percent), "device_pct": rounded(diff.device_drift_percent) },

@@ -275,6 +275,12 @@ impl DiffTotal {
     pub fn change_ns(&self) -> i64 {
         signed_change(self.a_ns, self.b_ns)
     }
+
+    /// Returns the relative change of the mean, in percent.
+    #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
+    pub fn mean_change_percent(&self) -> f64 {
+        self.change_ns() as f64 * 100.0 / self.a_ns.max(1) as f64
+    }
 }
 
 impl ClassChange {
@@ -343,6 +349,15 @@ impl Diff {
     /// Returns whether the mean step or any class is slower than the threshold and the spread explain.
     pub fn is_slower(&self) -> bool {
         self.total.verdict == ChangeVerdict::Slower || self.slower().next().is_some()
+    }
+
+    /// Returns whether the mean step is slower in a way that one run a side does not tell from a clock or the machine's load, and nothing
+    /// [is slower](Diff::is_slower) beyond that.
+    pub fn is_slower_alike(&self) -> bool {
+        let total = &self.total;
+        !self.is_slower()
+            && total.verdict == ChangeVerdict::Drift
+            && total.change_percent.is_some_and(|percent| percent > 0.0)
     }
 
     /// Returns the classes that are slower, by descending change of time.

@@ -132,7 +132,8 @@ impl LogRatio {
     /// Returns the ratio that is left after a drift that all classes share, with the drift's spread.
     pub(super) fn without_drift(self, drift: &Drift) -> LogRatio {
         let parts = [(self.variance, self.freedom), (drift.variance, drift.freedom)];
-        let value = self.value - self.value.clamp(drift.center.min(0.0), drift.center.max(0.0));
+        let shared = drift.center.clamp(-Drift::MAX, Drift::MAX);
+        let value = self.value - self.value.clamp(shared.min(0.0), shared.max(0.0));
         LogRatio { value, variance: self.variance + drift.variance, freedom: combined_freedom(&parts), ..self }
     }
 
@@ -187,6 +188,10 @@ pub(super) struct Drift {
 impl Drift {
     pub(super) const NONE: Drift = Drift { center: 0.0, variance: 0.0, freedom: 1.0 };
 
+    /// The largest drift that is no change, as a logarithm: a factor of 1.5. More is no clock, and no neighbour that leaves the fastest
+    /// values slow.
+    const MAX: f64 = 0.405;
+
     /// The fewest classes that show a drift.
     const MIN_CLASSES: usize = 4;
 
@@ -197,8 +202,6 @@ impl Drift {
         /// The factor from the median absolute deviation to the standard deviation of a normal distribution.
         const TO_DEVIATION: f64 = 1.4826;
 
-        /// The largest drift, as a logarithm: a factor of 1.5. More is no clock, and no neighbour that leaves the fastest values slow.
-        const MAX_DRIFT: f64 = 0.405;
         /// The largest deviation between runs that is not a change of many classes.
         const MAX_SCATTER: f64 = 0.1;
         /// The degrees of freedom of that deviation, for each class (Rousseeuw and Croux 1993: its efficiency is 37 %).
@@ -208,7 +211,7 @@ impl Drift {
         if ratios.len() < Drift::MIN_CLASSES {
             return floor;
         }
-        let center = median(ratios.iter().map(|(_, ratio)| ratio.value)).clamp(-MAX_DRIFT, MAX_DRIFT);
+        let center = median(ratios.iter().map(|(_, ratio)| ratio.value));
         let floor = Drift { center, ..floor };
         let scatter = |kind: K| {
             let of_kind = || ratios.iter().filter(|(of, _)| *of == kind).map(|(_, ratio)| ratio);

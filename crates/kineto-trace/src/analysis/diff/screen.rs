@@ -50,19 +50,23 @@ impl<'d> DiffScreen<'d> {
 
     fn write_changes(&self, f: &mut Formatter<'_>) -> fmt::Result {
         /// The most lines of the table, with its title.
-        const LINES: usize = 10;
+        const LINES: usize = 8;
 
         let changes: Vec<_> = self.diff.changes().collect();
+        if self.diff.total.verdict == ChangeVerdict::Drift {
+            self.write_drift(f)?;
+            if changes.is_empty() {
+                return Ok(());
+            }
+        }
         if changes.is_empty() {
             let too_few = self.diff.with_verdict(ChangeVerdict::TooFew).count();
             let threshold = self.diff.threshold_percent;
             let doubt =
                 if too_few > 0 { format!("; {too_few} classes occur too rarely to tell") } else { String::new() };
-            return writeln!(
-                f,
-                "No change above {threshold} % and the spread of the {}s{doubt}.",
-                self.diff.unit.as_str()
-            );
+            let unit = self.diff.unit.as_str();
+            writeln!(f, "No change above {threshold} % and the spread of the {unit}s{doubt}.")?;
+            return self.write_mean_doubt(f);
         }
         self.write_titles(f)?;
         let shown = if changes.len() < LINES { changes.len() } else { LINES - 2 };
@@ -71,6 +75,31 @@ impl<'d> DiffScreen<'d> {
             0 => Ok(()),
             more => writeln!(f, "… {more} more changes"),
         }
+    }
+
+    /// Says that all changed alike, which may be a real change.
+    fn write_drift(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (diff, unit) = (self.diff, self.diff.unit.as_str());
+        let percent = diff.total.change_percent.map_or_else(String::new, format_percent);
+        let (host, devices) = (format_percent(diff.host_drift_percent), format_percent(diff.device_drift_percent));
+        let drift = diff.host_drift_percent.abs().max(diff.device_drift_percent.abs());
+        let reason = if drift < diff.threshold_percent { "no more than single" } else { "as most" };
+        let reason = format!("{reason} classes did (of the host {host}, of devices {devices})");
+        writeln!(f, "All changed alike: the {unit} by {percent}, {reason}.")?;
+        let slower = if diff.is_slower_alike() { "slower" } else { "different" };
+        writeln!(f, "A clock, the machine's load, or everything is {slower}: four or more runs a side tell.")
+    }
+
+    /// Says that the mean changed by more than the threshold, although no change is listed.
+    fn write_mean_doubt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let total = &self.diff.total;
+        let percent = total.mean_change_percent();
+        if percent.abs() < self.diff.threshold_percent || percent == 0.0 {
+            return Ok(());
+        }
+        let (unit, reason) = (self.diff.unit.as_str(), total.verdict.explanation());
+        let reason = if total.verdict == ChangeVerdict::Same { "through few slow ones" } else { reason };
+        writeln!(f, "The mean {unit} changed by {}: {reason}.", format_percent(percent))
     }
 
     fn write_titles(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -142,7 +171,8 @@ impl<'d> DiffScreen<'d> {
             let name = format!("{} more parts of the critical path", rest.len());
             self.write_row(f, "", [format_ns(a), format_ns(b)], (super::signed_change(a, b), ""), &name)?;
         }
-        for (place, drift) in [("the host", diff.host_drift_percent), ("devices", diff.device_drift_percent)] {
+        let drifts = [("the host", diff.host_drift_percent), ("devices", diff.device_drift_percent)];
+        for (place, drift) in drifts.into_iter().filter(|_| total.verdict != ChangeVerdict::Drift) {
             if drift.abs() >= diff.threshold_percent {
                 let percent = format_percent(drift);
                 writeln!(
@@ -198,7 +228,7 @@ impl ChangeVerdict {
     /// Returns what it means for the total.
     const fn explanation(self) -> &'static str {
         match self {
-            ChangeVerdict::Drift => "all classes changed alike",
+            ChangeVerdict::Drift => "as most classes did",
             ChangeVerdict::Noise => "the spread explains it",
             ChangeVerdict::TooFew => "too few values to tell",
             ChangeVerdict::Same => "below the threshold",

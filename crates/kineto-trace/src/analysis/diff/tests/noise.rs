@@ -62,10 +62,27 @@ fn slow_run_counts_only_with_several_runs() {
     let one = diff(&before, &after);
     assert!(changes(&one).is_empty() && one.total.verdict == ChangeVerdict::Drift, "{}", one.screen());
     assert!(one.host_drift_percent > 15.0 && one.device_drift_percent > 15.0, "{one:?}");
-    assert!(one.screen().to_string().contains("Most classes of devices changed alike (+"));
+    assert!(one.screen().to_string().starts_with("All changed alike: the step by +"), "{}", one.screen());
+    assert!(one.is_slower_alike() && !one.is_slower());
     let side = |program: &Program, first: u64| (first..first + 5).map(|seed| program.profile(seed)).collect::<Vec<_>>();
     let several = Diff::between(&side(&before, 1), &side(&after, 10));
     assert!(several.is_slower() && several.total.verdict == ChangeVerdict::Slower, "{}", several.screen());
+}
+
+#[test]
+fn slow_down_of_everything_is_never_silent() {
+    for factor in [1.05, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 3.0] {
+        let after = Program { noise: 0.01, speed: factor, ..Program::model() };
+        let found = diff(&Program { noise: 0.01, ..Program::model() }, &after);
+        let text = found.screen().to_string();
+        assert!(found.is_slower() || found.is_slower_alike(), "{factor}: {text}");
+        assert!((found.device_drift_percent - (factor - 1.0) * 100.0).abs() < 2.0, "{factor}: {text}");
+        assert!(!text.starts_with("No change"), "{factor}: {text}");
+        let json: serde_json::Value = serde_json::from_str(&found.to_json()).unwrap();
+        assert_eq!(json["is_slower_alike"], found.is_slower_alike());
+        let back = diff(&after, &Program { noise: 0.01, ..Program::model() });
+        assert!(!back.is_slower() && !back.is_slower_alike());
+    }
 }
 
 #[test]
