@@ -24,6 +24,7 @@ pub(super) fn diff_json(diff: &Diff) -> Value {
             "change_pct": total.change_percent.map(rounded),
             "probability": total.probability,
             "verdict": total.verdict.as_str(),
+            "slow_steps": total.slow_steps.map(|shares| shares.map(rounded)),
             "parts": diff.parts.iter().map(part_json).collect::<Vec<_>>(),
         },
         "classes": diff.classes.iter().map(class_json).collect::<Vec<_>>(),
@@ -76,6 +77,7 @@ fn move_json(change: &ClassMove) -> Value {
     match change {
         ClassMove::Parent(a, b) => json!({ "of": "parent", "a": a, "b": b }),
         ClassMove::Stream(a, b) => json!({ "of": "stream", "a": a, "b": b }),
+        ClassMove::SlowSteps(a, b) => json!({ "of": "slow_steps", "a": rounded(*a), "b": rounded(*b) }),
         ClassMove::Count(a, b) => json!({ "of": "count", "a": a, "b": b }),
     }
 }

@@ -13,6 +13,7 @@ mod outline;
 mod profile;
 mod screen;
 mod sides;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -109,6 +110,8 @@ pub struct DiffTotal {
     pub b_ns: u64,
     /// What the change is.
     pub verdict: ChangeVerdict,
+    /// The share of slow steps of both sides, from 0 to 1, if the mean changed more than the trimmed means tell.
+    pub slow_steps: Option<[f64; 2]>,
     /// The relative change of the trimmed means, which outliers do not distort, in percent. `None` if there are too few values.
     pub change_percent: Option<f64>,
     /// The probability of such a change by chance, corrected for the number of classes.
@@ -261,6 +264,8 @@ pub enum ClassMove {
     Stream(String, String),
     /// The median number of events of a step.
     Count(f64, f64),
+    /// The share of steps in which it takes much longer than usual, or occurs at all if usually it does not.
+    SlowSteps(f64, f64),
 }
 
 impl DiffPart {

@@ -79,7 +79,7 @@ impl Estimate {
 ///
 /// A sum of estimated autocorrelations is too low for few values, so that of a process of first order with the same first
 /// autocorrelation, corrected for its bias (Kendall 1954), is used if it is higher.
-fn correlation_scale(values: &[f64], center: f64, squares: f64) -> f64 {
+pub(super) fn correlation_scale(values: &[f64], center: f64, squares: f64) -> f64 {
     /// A first autocorrelation above this cannot be told from a trend.
     const MAX_CORRELATION: f64 = 0.95;
 
@@ -309,7 +309,7 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
 }
 
 /// Returns the logarithm of the gamma function of a positive number (Lanczos 1964, as in Numerical Recipes).
-fn ln_gamma(x: f64) -> f64 {
+pub(super) fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 6] = [
         76.180_091_729_471_46,
         -86.505_320_329_416_77,

@@ -98,8 +98,14 @@ impl<'d> DiffScreen<'d> {
             return Ok(());
         }
         let (unit, reason) = (self.diff.unit.as_str(), total.verdict.explanation());
-        let reason = if total.verdict == ChangeVerdict::Same { "through few slow ones" } else { reason };
-        writeln!(f, "The mean {unit} changed by {}: {reason}.", format_percent(percent))
+        let slow = self.slow_steps();
+        writeln!(f, "The mean {unit} changed by {}{slow}: {reason}.", format_percent(percent))
+    }
+
+    /// Returns how many steps are slow, if that explains the change of the mean.
+    fn slow_steps(&self) -> String {
+        let shares = self.diff.total.slow_steps;
+        shares.map_or_else(String::new, |shares| format!(", through slow steps ({})", format_shares(shares)))
     }
 
     fn write_titles(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -144,17 +150,20 @@ impl<'d> DiffScreen<'d> {
             DiffUnit::Step => format!("{} and {} steps", diff.a.steps, diff.b.steps),
             DiffUnit::Trace => format!("{} and {} traces", diff.a.traces, diff.b.traces),
         };
-        let percent = total
-            .change_percent
-            .map_or_else(String::new, |percent| format!(" ({} without outliers)", format_percent(percent)));
+        let percent = match (total.slow_steps, total.change_percent) {
+            (Some(_), _) => format!(" ({})", format_percent(total.mean_change_percent())),
+            (None, Some(percent)) => format!(" ({} without outliers)", format_percent(percent)),
+            (None, None) => String::new(),
+        };
         self.write_heading(
             f,
             &format!(
-                "Mean {}: {} -> {}, {}{percent}: {}",
+                "Mean {}: {} -> {}, {}{percent}{}: {}",
                 diff.unit.as_str(),
                 format_ns(total.a_ns),
                 format_ns(total.b_ns),
                 format_change(total.change_ns()),
+                self.slow_steps(),
                 total.verdict.explanation(),
             ),
         )?;
@@ -245,6 +254,7 @@ fn describe_class(change: &ClassChange) -> String {
             format!("from {} to {}", place(a), place(b))
         }
         ClassMove::Stream(a, b) => format!("from stream {a} to {b}"),
+        ClassMove::SlowSteps(a, b) => format!("slow in {} of steps", format_shares([*a, *b])),
         ClassMove::Count(a, b) => format!("{a} -> {b} calls"),
     });
     let moves = moves.collect::<Vec<_>>().join(", ");
@@ -273,6 +283,10 @@ fn format_ns(ns: u64) -> String {
 fn format_change(ns: i64) -> String {
     let sign = if ns < 0 { "-" } else { "+" };
     format!("{sign}{}", format_ns(ns.unsigned_abs()))
+}
+
+fn format_shares([a, b]: [f64; 2]) -> String {
+    format!("{:.0} % -> {:.0} %", a * 100.0, b * 100.0)
 }
 
 fn format_percent(percent: f64) -> String {

@@ -137,6 +137,18 @@ impl<'p> MergedSide<'p> {
         )
     }
 
+    /// Returns the time of each step of each file; 0 for steps without the classes.
+    pub(super) fn step_times(&self, group: &[u32]) -> Vec<Vec<f64>> {
+        (0..self.profiles.len())
+            .map(|trace| self.step_values(group, trace, true).into_iter().map(|(_, ns)| to_float(ns)).collect())
+            .collect()
+    }
+
+    /// Returns the length of each step of each file.
+    pub(super) fn step_lengths(&self) -> Vec<Vec<f64>> {
+        self.profiles.iter().map(|profile| profile.steps.iter().copied().map(to_float).collect()).collect()
+    }
+
     /// Estimates the mean time of one event of classes.
     pub(super) fn estimate_occurrences(&self, group: &[u32]) -> Option<Estimate> {
         estimate_files(

@@ -6,6 +6,7 @@ use super::noise::{
 };
 use super::profile::ClassKind;
 use super::sides::{MergedSide, to_shares};
+use super::slow::SlowSteps;
 use super::totals::divide_totals;
 use super::{ChangeVerdict, ClassChange, ClassMove, ClassSide, Diff, DiffSide, DiffTotal, DiffUnit, MatchReason};
 use crate::analysis::events::TrackId;
@@ -31,7 +32,12 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     let total_ratio = log_ratio(a.estimate_total(has_steps), b.estimate_total(has_steps));
     let all = pairs.iter().zip(&ratios).map(|(pair, ratio)| Some(((*ratio)?, drift(pair))));
     let all: Vec<_> = all.chain([total_ratio.map(|ratio| (ratio, of_host.covering(of_devices)))]).collect();
+    let slow: Vec<_> = pairs.iter().map(|pair| comparison.slow_steps(pair, threshold_percent)).collect();
+    let slow_total = SlowSteps::new(&[a.step_lengths(), b.step_lengths()]).filter(|_| has_steps);
+    let of_total = slow_total.filter(|slow| comparison.has_runs() || slow.exceeds_neighbours());
+    let slow: Vec<_> = slow.into_iter().chain([of_total]).collect();
     let tests = test_ratios(&all, threshold_percent / 100.0);
+    let tests = with_slow_steps(tests, &slow, threshold_percent);
 
     let class_change = |((pair, test), estimates)| comparison.class_change(pair, test, estimates, threshold_percent);
     let mut classes: Vec<ClassChange> = pairs.iter().zip(&tests).zip(&estimates).map(class_change).collect();
@@ -43,6 +49,7 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     });
     let test = tests.last().cloned().unwrap_or_default();
     let is_known = comparison.mean_change_percent(a_ns, b_ns) < threshold_percent;
+    let slow_steps = slow_total.filter(|slow| test.slow.is_some() || is_untrimmed(&test, slow, threshold_percent));
     let verdict = test.verdict.unwrap_or(if is_known { ChangeVerdict::Same } else { ChangeVerdict::TooFew });
     let percent = |drift: Drift| (drift.center.exp() - 1.0) * 100.0;
     let side = |side: &MergedSide<'_>| DiffSide {
@@ -55,7 +62,14 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
         unit: if has_steps { DiffUnit::Step } else { DiffUnit::Trace },
         a: side(a),
         b: side(b),
-        total: DiffTotal { a_ns, b_ns, verdict, change_percent: test.change_percent, probability: test.probability },
+        total: DiffTotal {
+            a_ns,
+            b_ns,
+            verdict,
+            slow_steps: slow_steps.map(|slow| slow.shares),
+            change_percent: test.change_percent,
+            probability: test.probability,
+        },
         parts,
         classes,
         host_drift_percent: percent(drifts[0]),
@@ -69,6 +83,37 @@ struct RatioTest {
     verdict: Option<ChangeVerdict>,
     change_percent: Option<f64>,
     probability: Option<f64>,
+    /// The share of slow steps, if it decided.
+    slow: Option<SlowSteps>,
+}
+
+/// Returns whether the mean changed by at least the threshold, and the trimmed mean by less than half as much.
+fn is_untrimmed(test: &RatioTest, slow: &SlowSteps, threshold_percent: f64) -> bool {
+    let [a, b] = slow.means;
+    let (mean, trimmed) = ((b - a) * 100.0 / a.max(1.0), test.change_percent.unwrap_or(0.0));
+    mean.abs() >= threshold_percent && mean != 0.0 && trimmed * mean < 0.5 * mean * mean
+}
+
+/// Tests the shares of slow steps: they decide where trimmed means do not.
+fn with_slow_steps(mut tests: Vec<RatioTest>, slow: &[Option<SlowSteps>], threshold_percent: f64) -> Vec<RatioTest> {
+    let known: Vec<f64> = slow.iter().flatten().map(|slow| slow.probability).collect();
+    let mut corrected = correct_for_number(&known).into_iter();
+    for (test, slow) in tests.iter_mut().zip(slow) {
+        let Some((slow, probability)) = slow.and_then(|slow| Some((slow, corrected.next()?))) else { continue };
+        let change = slow.change().map(|change| change * 100.0).filter(|change| change.abs() >= threshold_percent);
+        let is_decided = test.verdict == Some(ChangeVerdict::Drift)
+            || test.verdict.is_some_and(|verdict| verdict.is_change() && !is_untrimmed(test, &slow, threshold_percent));
+        if let Some(change) = change.filter(|_| probability < FALSE_ALARM && !is_decided) {
+            let verdict = if change > 0.0 { ChangeVerdict::Slower } else { ChangeVerdict::Faster };
+            *test = RatioTest {
+                verdict: Some(verdict),
+                change_percent: Some(change),
+                probability: Some(probability),
+                slow: Some(slow),
+            };
+        }
+    }
+    tests
 }
 
 /// Tests all ratios together: first with the drift of their place, which a change must exceed, then without.
@@ -97,7 +142,7 @@ fn test_ratios(all: &[Option<(LogRatio, Drift)>], threshold: f64) -> Vec<RatioTe
                 () => ChangeVerdict::Noise,
             };
             let change_percent = Some(ratio.change() * 100.0);
-            RatioTest { verdict: Some(verdict), change_percent, probability: Some(*probability) }
+            RatioTest { verdict: Some(verdict), change_percent, probability: Some(*probability), slow: None }
         },
     );
     all.iter().map(|known| known.and_then(|_| tests.next()).unwrap_or_default()).collect()
@@ -195,9 +240,22 @@ impl Comparison<'_, '_> {
         ClassEstimates { means, ..none }
     }
 
+    /// Returns whether both sides have enough traces to show how runs differ.
+    fn has_runs(&self) -> bool {
+        self.a.profiles.len().min(self.b.profiles.len()) >= MIN_VALUES
+    }
+
+    /// Compares the shares of slow steps, if the mean changed by at least the threshold.
+    fn slow_steps(&self, pair: &ClassPair, threshold_percent: f64) -> Option<SlowSteps> {
+        let slow =
+            SlowSteps::new(&[self.a.step_times(&pair.a), self.b.step_times(&pair.b)]).filter(|_| self.has_steps)?;
+        let is_free = self.has_runs() || self.kind(pair).is_on_device() || slow.exceeds_neighbours();
+        slow.change().filter(|change| is_free && change.abs() * 100.0 >= threshold_percent).map(|_| slow)
+    }
+
     /// Returns the drift of the host and of devices; none if both sides have enough traces to show how runs differ.
     fn drifts(&self, pairs: &[ClassPair], ratios: &[Option<LogRatio>]) -> [Drift; 2] {
-        if self.a.profiles.len().min(self.b.profiles.len()) >= MIN_VALUES {
+        if self.has_runs() {
             return [Drift::NONE; 2];
         }
         [(0, HOST_RUN_DEVIATION), (1, DEVICE_RUN_DEVIATION)].map(|(place, expected)| {
@@ -223,13 +281,14 @@ impl Comparison<'_, '_> {
         estimates: &ClassEstimates,
         threshold_percent: f64,
     ) -> ClassChange {
+        // Trimmed means hide slow steps.
+        let typical = |side| estimates.typical_ns(side).filter(|_| test.slow.is_none());
         let figures = |side: &MergedSide<'_>, list: &[u32], number| {
-            let figures =
-                || ClassSide { typical_ns: estimates.typical_ns(number), ..side.figures(list, self.has_steps) };
+            let figures = || ClassSide { typical_ns: typical(number), ..side.figures(list, self.has_steps) };
             (!list.is_empty()).then(figures)
         };
         let (a, b) = (figures(self.a, &pair.a, 0), figures(self.b, &pair.b, 1));
-        let moves = if a.is_some() && b.is_some() { self.moves(pair, threshold_percent) } else { Vec::new() };
+        let mut moves = if a.is_some() && b.is_some() { self.moves(pair, threshold_percent) } else { Vec::new() };
         let verdict = match (&a, &b) {
             (None, _) if self.is_frequent(self.b, &pair.b) => ChangeVerdict::New,
             (_, None) if self.is_frequent(self.a, &pair.a) => ChangeVerdict::Gone,
@@ -242,6 +301,7 @@ impl Comparison<'_, '_> {
                 None => ChangeVerdict::TooFew,
             },
         };
+        moves.extend(test.slow.map(|SlowSteps { shares: [a, b], .. }| ClassMove::SlowSteps(a, b)));
         let class = pair.b.first().and_then(|class| self.b.classes.get(*class as usize));
         let class = class.or_else(|| self.a.classes.get(*pair.a.first()? as usize));
         ClassChange {

@@ -61,6 +61,8 @@ struct Program {
     /// A factor of all times of the run.
     speed: f64,
     launch: &'static str,
+    /// Kernels that take another time in some steps: the name, whether a step is one of them, and a factor; 0 for no event.
+    factors: Vec<(&'static str, fn(u32) -> bool, f64)>,
 }
 
 fn op(name: &str, ns: f64, kernels: &[(&str, f64)]) -> Op {
@@ -70,7 +72,15 @@ fn op(name: &str, ns: f64, kernels: &[(&str, f64)]) -> Op {
 
 impl Program {
     fn new(ops: Vec<Op>) -> Program {
-        Program { ops, steps: 40, noise: 0.02, memory: 0.0, speed: 1.0, launch: "cudaLaunchKernel" }
+        Program {
+            ops,
+            steps: 40,
+            noise: 0.02,
+            memory: 0.0,
+            speed: 1.0,
+            launch: "cudaLaunchKernel",
+            factors: Vec::new(),
+        }
     }
 
     /// A program of twelve operations with a kernel each.
@@ -89,10 +99,11 @@ impl Program {
     }
 
     fn json(&self, seed: u64) -> String {
-        let mut run = Run { text: String::new(), random: Random::new(seed), at: 0, id: 1, busy_until: 0 };
+        let mut run = Run { text: String::new(), random: Random::new(seed), at: 0, id: 1, busy_until: 0, step: 0 };
         let mut deviations = vec![0.0; self.ops.iter().map(|op| 1 + op.kernels.len()).sum::<usize>()];
         for step in 0..self.steps.max(1) {
             let start = run.at;
+            run.step = step;
             let mut place = deviations.iter_mut();
             let mut module: Option<(&str, u64)> = None;
             run.at += 1_000;
@@ -128,7 +139,14 @@ impl Program {
         let (start, own) = (run.at, time(op.ns, &mut run.random));
         run.at += own / 2;
         for kernel in &op.kernels {
-            let (id, ns) = (run.id, time(kernel.ns, &mut run.random));
+            let factor = |(name, is_in, factor): &(&str, fn(u32) -> bool, f64)| {
+                if kernel.name == *name && is_in(run.step) { *factor } else { 1.0 }
+            };
+            let factor: f64 = self.factors.iter().map(factor).product();
+            let (id, ns) = (run.id, time(kernel.ns * factor, &mut run.random));
+            if factor == 0.0 {
+                continue;
+            }
             run.id += 1;
             run.add("cuda_runtime", self.launch, (1, 1), (run.at, 1_000), &format!("\"correlation\":{id}"));
             let begin = (run.at + 1_500).max(run.busy_until);
@@ -160,6 +178,7 @@ struct Run {
     at: u64,
     id: u64,
     busy_until: u64,
+    step: u32,
 }
 
 impl Run {

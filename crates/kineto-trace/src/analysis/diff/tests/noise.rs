@@ -97,6 +97,23 @@ fn change_of_many_classes_is_no_noise() {
 }
 
 #[test]
+fn few_slow_steps_that_change_the_mean_are_found() {
+    let before = Program { steps: 100, ..Program::model() };
+    let slow = |is_in| Program { factors: vec![("kernel_12", is_in, 30.0)], ..before.clone() };
+    let after = slow(|step| step % 7 == 0);
+    let found = diff(&before, &after);
+    assert!(found.slower().any(|change| change.name() == "kernel_12"), "{}", found.screen());
+    assert_eq!((found.total.verdict, found.total.slow_steps), (ChangeVerdict::Slower, Some([0.0, 0.15])));
+    assert!(found.screen().to_string().contains("kernel_12: slow in 0 % -> 15 % of steps"), "{}", found.screen());
+    assert!(!diff(&after, &before).is_slower());
+    check_parts(&found);
+    // Two of a hundred may be chance, but are said.
+    let few = diff(&before, &slow(|step| step % 50 == 7));
+    let text = few.screen().to_string();
+    assert!(!few.is_slower() && text.lines().nth(1).unwrap().contains("through slow steps (0 % -> 2 %)"), "{text}");
+}
+
+#[test]
 fn outliers_hide_no_change() {
     // The first step warms up, and a neighbour disturbs others.
     let before = Program { steps: 50, ..Program::model() };

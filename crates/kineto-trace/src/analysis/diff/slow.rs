@@ -1,0 +1,126 @@
+//! Compares how many steps are slow, or contain a class at all: what trimmed means do not see.
+//!
+//! Fisher's exact test compares the shares (Fisher 1922). Slow steps come in bursts, and more of them in some runs than in others. So steps
+//! count for fewer than they are: by the correlation of successive steps, and by how the shares of files differ.
+
+use super::noise::{MIN_VALUES, correlation_scale, ln_gamma};
+
+/// The share of slow steps of both sides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SlowSteps {
+    pub(super) shares: [f64; 2],
+    /// The means of all steps, outliers included.
+    pub(super) means: [f64; 2],
+    /// The probability of such shares if both sides are equal.
+    pub(super) probability: f64,
+}
+
+impl SlowSteps {
+    /// Compares the times of the steps of both sides, by file. Returns `None` for few steps.
+    ///
+    /// A step is slow if it is further above the median of both sides than four times what the fast ones are below, and than a tenth.
+    /// If most steps lack a class, all that have it are slow.
+    pub(super) fn new(files: &[Vec<Vec<f64>>; 2]) -> Option<SlowSteps> {
+        let mut sorted: Vec<f64> = files.iter().flatten().flatten().copied().collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let (low, middle) = (*sorted.get(sorted.len() / 10)?, *sorted.get(sorted.len() / 2)?);
+        let limit = middle + (4.0 * (middle - low)).max(0.1 * middle);
+        let sides = [effective_counts(&files[0], limit)?, effective_counts(&files[1], limit)?];
+        let mean = |files: &[Vec<f64>]| {
+            let count = files.iter().map(Vec::len).sum::<usize>();
+            files.iter().flatten().sum::<f64>() / count.max(1) as f64
+        };
+        let probability = fisher_probability(sides.map(|(_, counts)| counts));
+        Some(SlowSteps {
+            shares: sides.map(|(share, _)| share),
+            means: [mean(&files[0]), mean(&files[1])],
+            probability,
+        })
+    }
+
+    /// Returns whether the shares differ by more than neighbours on a machine may cause in one of two runs.
+    pub(super) fn exceeds_neighbours(&self) -> bool {
+        /// Programs of the same build on a busy machine differed by up to a factor of 6.
+        const FACTOR: f64 = 8.0;
+
+        let [a, b] = self.shares;
+        a.max(b) >= FACTOR * a.min(b)
+    }
+
+    /// Returns the relative change of the mean, if it and the share of slow steps changed in the same direction.
+    pub(super) fn change(&self) -> Option<f64> {
+        let ([share_a, share_b], [a, b]) = (self.shares, self.means);
+        ((share_b - share_a) * (b - a) > 0.0).then(|| (b - a) / a.max(1.0))
+    }
+}
+
+/// Returns the share of values above a limit, and the independent steps that show it: slow ones, and all.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are positive and small")]
+fn effective_counts(files: &[Vec<f64>], limit: f64) -> Option<(f64, (u64, u64))> {
+    let slow: Vec<Vec<f64>> =
+        files.iter().map(|values| values.iter().map(|value| f64::from(u8::from(*value > limit))).collect()).collect();
+    let count: usize = slow.iter().map(Vec::len).sum();
+    if count < MIN_VALUES {
+        return None;
+    }
+    let share = slow.iter().flatten().sum::<f64>() / count as f64;
+    let binomial = share * (1.0 - share);
+    let (mut independent, mut scaled) = (0.0, 0.0);
+    for values in slow.iter().filter(|values| !values.is_empty()) {
+        let number = values.len() as f64;
+        let own = values.iter().sum::<f64>() / number;
+        let squares = values.iter().map(|value| (value - own).powi(2)).sum();
+        let left = number / correlation_scale(values, own, squares);
+        independent += left;
+        // How much shares of files differ, in terms of what their steps explain.
+        scaled += if binomial > 0.0 { left * (own - share).powi(2) / binomial } else { 0.0 };
+    }
+    let others = slow.len().saturating_sub(1).max(1) as f64;
+    let independent = independent / (scaled / others).max(1.0);
+    let all = independent.floor().max(1.0);
+    Some((share, ((share * all).round() as u64, all as u64)))
+}
+
+/// Returns the probability that two shares differ as much or more by chance: twice that of the direction that is seen.
+fn fisher_probability([(slow_a, all_a), (slow_b, all_b)]: [(u64, u64); 2]) -> f64 {
+    let choose = |of: u64, some: u64| {
+        let factorial = |n: u64| ln_gamma(n as f64 + 1.0);
+        factorial(of) - factorial(some) - factorial(of - some)
+    };
+    let slow = slow_a + slow_b;
+    let all = choose(all_a + all_b, slow);
+    let possible = slow.saturating_sub(all_a)..=slow.min(all_b);
+    let (mut below, mut above) = (0.0, 0.0);
+    for of_b in possible {
+        let probability = (choose(all_b, of_b) + choose(all_a, slow - of_b) - all).exp();
+        below += if of_b <= slow_b { probability } else { 0.0 };
+        above += if of_b >= slow_b { probability } else { 0.0 };
+    }
+    (2.0 * f64::min(below, above)).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fisher_probabilities_match_tables() {
+        for (counts, expected) in
+            [([(0, 100), (14, 100)], 7.49e-5), ([(1, 10), (9, 10)], 1.1e-3), ([(5, 50), (5, 50)], 1.0)]
+        {
+            let found = fisher_probability(counts);
+            assert!((found / expected - 1.0).abs() < 0.1, "{counts:?}: {found}");
+        }
+        assert_eq!(fisher_probability([(0, 4), (0, 4)]), 1.0);
+    }
+
+    #[test]
+    fn bursts_count_for_fewer_steps() {
+        let steps = |slow: fn(u32) -> bool| (0..100).map(|n| if slow(n) { 900.0 } else { 100.0 }).collect::<Vec<_>>();
+        let none = vec![steps(|_| false)];
+        let single = SlowSteps::new(&[none.clone(), vec![steps(|n| n % 8 == 0)]]).unwrap();
+        let burst = SlowSteps::new(&[none, vec![steps(|n| (40..53).contains(&n))]]).unwrap();
+        assert!(single.probability < 1e-3 && burst.probability > 0.1, "{single:?} {burst:?}");
+        assert_eq!((single.shares, single.change()), ([0.0, 0.13], Some(1.04)));
+    }
+}
