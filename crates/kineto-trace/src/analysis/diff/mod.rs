@@ -172,7 +172,7 @@ pub struct ClassSide {
     pub mean_count: f64,
     /// The mean time of a step or trace, rounded down.
     pub mean_ns: u64,
-    /// The trimmed mean of the steps, which outliers do not distort. `None` if it occurs in less than half of the steps of either side,
+    /// The trimmed mean of the steps in which it occurs, which outliers do not distort, times their share. `None` if it occurs in less than half of the steps of either side,
     /// or without steps.
     pub typical_ns: Option<u64>,
 }

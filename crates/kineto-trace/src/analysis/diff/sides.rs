@@ -129,11 +129,11 @@ impl<'p> MergedSide<'p> {
         values
     }
 
-    /// Estimates the mean time of classes in a step.
-    pub(super) fn estimate_steps(&self, group: &[u32], fills: bool) -> Option<Estimate> {
+    /// Estimates the mean time of classes in a step in which they occur.
+    pub(super) fn estimate_steps(&self, group: &[u32]) -> Option<Estimate> {
         estimate_files(
             (0..self.profiles.len())
-                .map(|trace| self.step_values(group, trace, fills).into_iter().map(|(_, ns)| to_float(ns)).collect()),
+                .map(|trace| self.step_values(group, trace, false).into_iter().map(|(_, ns)| to_float(ns)).collect()),
         )
     }
 

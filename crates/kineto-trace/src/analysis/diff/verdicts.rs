@@ -152,15 +152,15 @@ fn log_ratio(a: Option<Estimate>, b: Option<Estimate>) -> Option<LogRatio> {
     Some(LogRatio::new(&a?, &b?))
 }
 
-/// The share of steps in which a class must occur for its absence to count as a time of 0.
+/// The share of steps in which a class must occur for its absence on the other side, and its typical time, to count.
 const MOST_STEPS: f64 = 0.5;
 
 /// The means of both sides of a class, if there are enough values.
 #[derive(Clone, Copy, Debug, Default)]
 struct ClassEstimates {
     means: [Option<Estimate>; 2],
-    /// Whether they are of all steps, and not of events or of the steps in which it occurs.
-    are_of_steps: bool,
+    /// The share of steps in which it occurs, on both sides, if the means are of these and it occurs in most.
+    shares: Option<[f64; 2]>,
     /// The ratio of events that belong together, if both traces have the same number of them.
     paired: Option<LogRatio>,
 }
@@ -171,11 +171,11 @@ impl ClassEstimates {
         self.paired.or_else(|| log_ratio(a, b))
     }
 
-    /// Returns the trimmed mean of the steps of a side.
+    /// Returns the trimmed mean of the steps of a side in which it occurs, times their share.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
     fn typical_ns(&self, side: usize) -> Option<u64> {
-        let mean = self.means.get(side).copied().flatten().filter(|_| self.are_of_steps);
-        mean.map(|mean| mean.mean.round() as u64)
+        let (mean, share) = (self.means.get(side).copied().flatten()?, *self.shares?.get(side)?);
+        Some((mean.mean * share).round() as u64)
     }
 }
 
@@ -222,10 +222,10 @@ impl Comparison<'_, '_> {
         }
         let shares = [(self.a, &pair.a), (self.b, &pair.b)].map(|(side, list)| side.step_share(list));
         let means = if self.has_steps && shares.iter().any(|share| *share > 0.0) {
-            let fills = shares.iter().any(|share| *share >= MOST_STEPS);
-            let means = [self.a.estimate_steps(&pair.a, fills), self.b.estimate_steps(&pair.b, fills)];
-            if fills && means.iter().all(Option::is_some) {
-                return ClassEstimates { means, are_of_steps: true, ..none };
+            // Steps without it count with their share, by `SlowSteps`: as a time of 0 they would hide a change.
+            let means = [self.a.estimate_steps(&pair.a), self.b.estimate_steps(&pair.b)];
+            if shares.iter().any(|share| *share >= MOST_STEPS) && means.iter().all(Option::is_some) {
+                return ClassEstimates { means, shares: Some(shares), ..none };
             }
             means
         } else {
@@ -290,8 +290,8 @@ impl Comparison<'_, '_> {
         let (a, b) = (figures(self.a, &pair.a, 0), figures(self.b, &pair.b, 1));
         let mut moves = if a.is_some() && b.is_some() { self.moves(pair, threshold_percent) } else { Vec::new() };
         let verdict = match (&a, &b) {
-            (None, _) if self.is_frequent(self.b, &pair.b) => ChangeVerdict::New,
-            (_, None) if self.is_frequent(self.a, &pair.a) => ChangeVerdict::Gone,
+            (None, _) if test.slow.is_some() || self.is_frequent(self.b, &pair.b) => ChangeVerdict::New,
+            (_, None) if test.slow.is_some() || self.is_frequent(self.a, &pair.a) => ChangeVerdict::Gone,
             (None, _) | (_, None) => ChangeVerdict::TooFew,
             (Some(a), Some(b)) => match test.verdict {
                 Some(ChangeVerdict::Same) | None if !moves.is_empty() => ChangeVerdict::Moved,
@@ -301,7 +301,11 @@ impl Comparison<'_, '_> {
                 None => ChangeVerdict::TooFew,
             },
         };
-        moves.extend(test.slow.map(|SlowSteps { shares: [a, b], .. }| ClassMove::SlowSteps(a, b)));
+        moves.extend(
+            test.slow
+                .filter(|_| a.is_some() && b.is_some())
+                .map(|SlowSteps { shares: [a, b], .. }| ClassMove::SlowSteps(a, b)),
+        );
         let class = pair.b.first().and_then(|class| self.b.classes.get(*class as usize));
         let class = class.or_else(|| self.a.classes.get(*pair.a.first()? as usize));
         ClassChange {
