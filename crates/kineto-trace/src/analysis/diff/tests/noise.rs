@@ -135,6 +135,17 @@ fn work_that_some_steps_lack_is_compared() {
 }
 
 #[test]
+fn change_that_spares_the_fastest_steps_is_found() {
+    let before = Program { steps: 100, ..Program::model() };
+    let after = Program { factors: vec![("kernel_12", |step| step % 6 > 0, 1.3)], ..before.clone() };
+    let found = diff(&before, &after);
+    assert!(found.slower().any(|change| change.name() == "kernel_12"), "{}", found.screen());
+    let side = |program: &Program, first: u64| (first..first + 4).map(|seed| program.profile(seed)).collect::<Vec<_>>();
+    let several = Diff::between(&side(&before, 1), &side(&after, 10));
+    assert_eq!(several.total.verdict, ChangeVerdict::Slower, "{}", several.screen());
+}
+
+#[test]
 fn outliers_hide_no_change() {
     // The first step warms up, and a neighbour disturbs others.
     let before = Program { steps: 50, ..Program::model() };
