@@ -62,7 +62,7 @@ pub struct Diff {
     pub parts: Vec<DiffPart>,
     /// All classes, sorted: what changed first, then by descending change of time.
     pub classes: Vec<ClassChange>,
-    /// The relative change that all classes of the host share, in percent; 0 if four or more traces a side show how runs differ.
+    /// The relative change that all classes of the host share, in percent; 0 if four or more runs a side show how they differ.
     pub host_drift_percent: f64,
     /// The same of devices.
     pub device_drift_percent: f64,

@@ -227,6 +227,11 @@ impl Drift {
         })
     }
 
+    /// Returns the relative change that all share, in percent.
+    pub(super) fn change_percent(&self) -> f64 {
+        (self.center.exp() - 1.0) * 100.0
+    }
+
     /// Returns a drift that covers both.
     pub(super) fn covering(self, other: Drift) -> Drift {
         let (wide, near) = if self.variance >= other.variance { (self, other) } else { (other, self) };

@@ -47,6 +47,13 @@ impl<'p> MergedSide<'p> {
         side
     }
 
+    /// Returns the number of runs: traces of other ranks are of the same run.
+    pub(super) fn runs(&self) -> usize {
+        let mut counts: HashMap<Option<i64>, usize> = HashMap::default();
+        self.profiles.iter().for_each(|profile| *counts.entry(profile.rank).or_default() += 1);
+        counts.into_values().max().unwrap_or(0)
+    }
+
     pub(super) fn steps(&self) -> u64 {
         self.profiles.iter().map(|profile| profile.steps.len() as u64).sum()
     }

@@ -10,6 +10,7 @@ use super::slow::SlowSteps;
 use super::totals::divide_totals;
 use super::{ChangeVerdict, ClassChange, ClassMove, ClassSide, Diff, DiffSide, DiffTotal, DiffUnit, MatchReason};
 use crate::analysis::events::TrackId;
+use crate::analysis::summary::CallRole;
 use crate::hash::HashMap;
 use std::cmp::Reverse;
 
@@ -27,7 +28,7 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     let comparison = Comparison { a, b, has_steps, renamed: match_streams(a, b) };
     let estimates: Vec<_> = pairs.iter().map(|pair| comparison.class_estimates(pair)).collect();
     let ratios: Vec<_> = estimates.iter().map(ClassEstimates::ratio).collect();
-    let drifts @ [of_host, of_devices] = comparison.drifts(&pairs, &ratios);
+    let [of_host, of_devices] = comparison.drifts(&pairs, &ratios);
     let drift = |pair: &ClassPair| if comparison.kind(pair).is_on_device() { of_devices } else { of_host };
     let total_ratio = log_ratio(a.estimate_total(has_steps), b.estimate_total(has_steps));
     let all = pairs.iter().zip(&ratios).map(|(pair, ratio)| Some(((*ratio)?, drift(pair))));
@@ -37,7 +38,11 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     let of_total = slow_total.filter(|slow| comparison.has_runs() || slow.exceeds_neighbours());
     let slow: Vec<_> = slow.into_iter().chain([of_total]).collect();
     let tests = test_ratios(&all, threshold_percent / 100.0);
-    let tests = with_slow_steps(tests, &slow, threshold_percent);
+    let mut tests = with_slow_steps(tests, &slow, threshold_percent);
+    if [of_host, of_devices].iter().any(|drift| drift.change_percent().abs() >= threshold_percent) {
+        let waits = pairs.iter().zip(&mut tests).filter(|(pair, _)| comparison.is_wait(pair));
+        waits.for_each(|(_, test)| test.share_drift());
+    }
 
     let class_change = |((pair, test), estimates)| comparison.class_change(pair, test, estimates, threshold_percent);
     let mut classes: Vec<ClassChange> = pairs.iter().zip(&tests).zip(&estimates).map(class_change).collect();
@@ -51,7 +56,6 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     let is_known = comparison.mean_change_percent(a_ns, b_ns) < threshold_percent;
     let slow_steps = slow_total.filter(|slow| test.slow.is_some() || is_untrimmed(&test, slow, threshold_percent));
     let verdict = test.verdict.unwrap_or(if is_known { ChangeVerdict::Same } else { ChangeVerdict::TooFew });
-    let percent = |drift: Drift| (drift.center.exp() - 1.0) * 100.0;
     let side = |side: &MergedSide<'_>| DiffSide {
         traces: side.profiles.len() as u64,
         steps: side.steps(),
@@ -72,8 +76,8 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
         },
         parts,
         classes,
-        host_drift_percent: percent(drifts[0]),
-        device_drift_percent: percent(drifts[1]),
+        host_drift_percent: of_host.change_percent(),
+        device_drift_percent: of_devices.change_percent(),
     }
 }
 
@@ -85,6 +89,15 @@ struct RatioTest {
     probability: Option<f64>,
     /// The share of slow steps, if it decided.
     slow: Option<SlowSteps>,
+}
+
+impl RatioTest {
+    /// Counts a change of a wait as drift: it ends with the device's work, and begins when the host is done.
+    fn share_drift(&mut self) {
+        if self.verdict.is_some_and(ChangeVerdict::is_change) {
+            (self.verdict, self.slow) = (Some(ChangeVerdict::Drift), None);
+        }
+    }
 }
 
 /// Returns whether the mean changed by at least the threshold, and the trimmed mean by less than half as much.
@@ -210,6 +223,16 @@ impl Comparison<'_, '_> {
         class(self.b, &pair.b).or(class(self.a, &pair.a)).unwrap_or(ClassKind::Operation)
     }
 
+    /// Returns whether it is a call that waits for a device.
+    fn is_wait(&self, pair: &ClassPair) -> bool {
+        let is_wait = |side: &MergedSide<'_>, list: &[u32]| {
+            list.first()
+                .and_then(|class| side.classes.get(*class as usize))
+                .is_some_and(|class| CallRole::is_wait(class.name))
+        };
+        self.kind(pair) == ClassKind::Call && (is_wait(self.b, &pair.b) || is_wait(self.a, &pair.a))
+    }
+
     /// Returns 0 for the host, 1 for devices.
     fn place(&self, pair: &ClassPair) -> usize {
         usize::from(self.kind(pair).is_on_device())
@@ -241,9 +264,9 @@ impl Comparison<'_, '_> {
         ClassEstimates { means, ..none }
     }
 
-    /// Returns whether both sides have enough traces to show how runs differ.
+    /// Returns whether both sides have enough runs to show how runs differ.
     fn has_runs(&self) -> bool {
-        self.a.profiles.len().min(self.b.profiles.len()) >= MIN_VALUES
+        self.a.runs().min(self.b.runs()) >= MIN_VALUES
     }
 
     /// Compares the shares of slow steps, if the mean changed by at least the threshold.
@@ -254,7 +277,7 @@ impl Comparison<'_, '_> {
         slow.change().filter(|change| is_free && change.abs() * 100.0 >= threshold_percent).map(|_| slow)
     }
 
-    /// Returns the drift of the host and of devices; none if both sides have enough traces to show how runs differ.
+    /// Returns the drift of the host and of devices; none if both sides have enough runs to show how runs differ.
     fn drifts(&self, pairs: &[ClassPair], ratios: &[Option<LogRatio>]) -> [Drift; 2] {
         if self.has_runs() {
             return [Drift::NONE; 2];
@@ -290,15 +313,18 @@ impl Comparison<'_, '_> {
         };
         let (a, b) = (figures(self.a, &pair.a, 0), figures(self.b, &pair.b, 1));
         let mut moves = if a.is_some() && b.is_some() { self.moves(pair, threshold_percent) } else { Vec::new() };
+        let is_same_time =
+            |a: &ClassSide, b: &ClassSide| self.mean_change_percent(a.mean_ns, b.mean_ns) < threshold_percent;
         let verdict = match (&a, &b) {
             (None, _) if test.slow.is_some() || self.is_frequent(self.b, &pair.b) => ChangeVerdict::New,
             (_, None) if test.slow.is_some() || self.is_frequent(self.a, &pair.a) => ChangeVerdict::Gone,
             (None, _) | (_, None) => ChangeVerdict::TooFew,
             (Some(a), Some(b)) => match test.verdict {
-                Some(ChangeVerdict::Same) | None if !moves.is_empty() => ChangeVerdict::Moved,
+                Some(ChangeVerdict::Same) if !moves.is_empty() => ChangeVerdict::Moved,
+                None if !moves.is_empty() && is_same_time(a, b) => ChangeVerdict::Moved,
                 Some(verdict) if verdict.is_change() && self.is_unresolved(pair, a, b) => ChangeVerdict::Noise,
                 Some(verdict) => verdict,
-                None if self.mean_change_percent(a.mean_ns, b.mean_ns) < threshold_percent => ChangeVerdict::Same,
+                None if is_same_time(a, b) => ChangeVerdict::Same,
                 None => ChangeVerdict::TooFew,
             },
         };

@@ -245,7 +245,7 @@ impl Summary {
 }
 
 /// Returns the rank in `distributedInfo`.
-fn distributed_rank(events: &Events) -> Option<i64> {
+pub(super) fn distributed_rank(events: &Events) -> Option<i64> {
     let (_, info) = events.metadata().find(|(key, _)| *key == "distributedInfo")?;
     let mut rank = None;
     let read = Json::new(info.as_bytes(), 0).read_object(|key, json| {

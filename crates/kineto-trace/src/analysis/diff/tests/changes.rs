@@ -101,6 +101,20 @@ fn moved_classes_are_found() {
 }
 
 #[test]
+fn moved_class_has_the_same_time() {
+    let before = Program { steps: 0, ..Program::model() };
+    let moved = |ns: f64| {
+        let mut after = before.clone();
+        let mut kernel = after.ops[2].kernels.remove(0);
+        kernel.ns *= ns;
+        after.ops[3].kernels.push(kernel);
+        let found = diff(&Program { noise: 0.001, ..before.clone() }, &Program { noise: 0.001, ..after });
+        found.classes.iter().find(|change| change.name() == "kernel_3").unwrap().verdict
+    };
+    assert_eq!((moved(1.0), moved(3.0)), (ChangeVerdict::Moved, ChangeVerdict::TooFew));
+}
+
+#[test]
 fn traces_without_steps_compare_events() {
     let mut before = Program::model();
     let ops = before.ops.clone();

@@ -60,6 +60,8 @@ struct Program {
     memory: f64,
     /// A factor of all times of the run.
     speed: f64,
+    /// A factor of all times of the device.
+    clock: f64,
     launch: &'static str,
     /// Kernels that take another time in some steps: the name, whether a step is one of them, and a factor; 0 for no event.
     factors: Vec<(&'static str, fn(u32) -> bool, f64)>,
@@ -78,6 +80,7 @@ impl Program {
             noise: 0.02,
             memory: 0.0,
             speed: 1.0,
+            clock: 1.0,
             launch: "cudaLaunchKernel",
             factors: Vec::new(),
         }
@@ -143,7 +146,7 @@ impl Program {
                 if kernel.name == *name && is_in(run.step) { *factor } else { 1.0 }
             };
             let factor: f64 = self.factors.iter().map(factor).product();
-            let (id, ns) = (run.id, time(kernel.ns * factor, &mut run.random));
+            let (id, ns) = (run.id, time(kernel.ns * factor * self.clock, &mut run.random));
             if factor == 0.0 {
                 continue;
             }

@@ -146,6 +146,36 @@ fn change_that_spares_the_fastest_steps_is_found() {
 }
 
 #[test]
+fn wait_for_a_slower_device_is_drift() {
+    let before = Program { noise: 0.01, ..Program::model() };
+    let clock = diff(&before, &Program { clock: 1.06, ..before.clone() });
+    assert!(changes(&clock).is_empty() && clock.is_slower_alike(), "{}", clock.screen());
+    let mut most = before.clone();
+    most.ops.iter_mut().skip(5).flat_map(|op| &mut op.kernels).for_each(|kernel| kernel.ns *= 1.1);
+    let most = diff(&before, &most);
+    let text = most.screen().to_string();
+    assert!(most.is_slower_alike() && !changes(&most).iter().any(|change| change.contains("Synchronize")), "{text}");
+}
+
+#[test]
+fn ranks_are_one_run() {
+    let side = |program: &Program, first: u64| {
+        let rank = |rank: u64| {
+            let info = format!("{{\"distributedInfo\": {{\"rank\": {rank}}}, ");
+            profile(&program.json(first + rank).replacen('{', &info, 1))
+        };
+        (0..8).map(rank).collect::<Vec<_>>()
+    };
+    let (before, after) = (small(), Program { speed: 1.05, ..small() });
+    let (a, b) = (side(&before, 1), side(&after, 20));
+    let found = Diff::between(&a, &b);
+    assert!(found.is_slower_alike(), "{}", found.screen());
+    // Four runs of each rank.
+    let repeat = |side: &[TraceProfile]| side.iter().cycle().take(32).cloned().collect::<Vec<_>>();
+    assert!(Diff::between(&repeat(&a), &repeat(&b)).is_slower());
+}
+
+#[test]
 fn outliers_hide_no_change() {
     // The first step warms up, and a neighbour disturbs others.
     let before = Program { steps: 50, ..Program::model() };
