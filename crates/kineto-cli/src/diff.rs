@@ -14,7 +14,8 @@ use std::process::ExitCode;
 /// parts of the critical path that add up to it exactly.
 ///
 /// A side is a trace, a folder of traces, or several of either. One run a side does not show how runs differ: changes that most
-/// operations share are then not reported as slower. With four or more runs a side they are.
+/// operations share are then not reported as slower. With four or more runs a side they are. Traces of other ranks are of the same run.
+/// With a few runs a side, a change of one operation must exceed the spread of its own runs, so single runs may show more.
 ///
 /// Exit status: 0 if nothing is slower, 1 if a trace was not read, 2 if the arguments are wrong, 3 if something is slower, 4 if the
 /// mean step is slower as all classes are: a clock, the machine's load, or everything.

@@ -3,6 +3,7 @@
 use super::outline::{Outline, OutlineNode};
 use super::profile::ClassKind;
 use super::sides::{MergedSide, SideClass};
+use crate::hash::HashSet;
 
 /// How alike two nodes of the same name are; more than any others.
 const SAME_NAME: f64 = 3.0;
@@ -116,12 +117,17 @@ pub(super) struct Alignment<'s> {
     pairs: Vec<(u32, u32)>,
     /// Nodes of other names that are the same by their place.
     pub(super) by_place: Vec<(u32, u32)>,
+    /// The pairs of nodes that may still be compared in full; after that, only those near the diagonals of lists.
+    cells: usize,
 }
+
+/// The most pairs of nodes that one alignment compares in full.
+const MAX_CELLS: usize = 32_000_000;
 
 impl<'s> Alignment<'s> {
     /// Aligns two outlines from the steps down.
     pub(super) fn new(a: AlignedSide<'s>, b: AlignedSide<'s>) -> Alignment<'s> {
-        let mut alignment = Alignment { a, b, pairs: vec![(0, 0)], by_place: Vec::new() };
+        let mut alignment = Alignment { a, b, pairs: vec![(0, 0)], by_place: Vec::new(), cells: MAX_CELLS };
         let mut next = 0;
         while let Some((a, b)) = alignment.pairs.get(next).copied() {
             let (left, right) = (alignment.a.children(a), alignment.b.children(b));
@@ -129,9 +135,14 @@ impl<'s> Alignment<'s> {
             next += 1;
         }
         // Wrappers that only one side has hide work from the lists above: inner operations first.
+        let mut tried = HashSet::default();
         for (a, b) in alignment.pairs.clone().into_iter().rev() {
-            let (left, right) = (alignment.a.open_work(a), alignment.b.open_work(b));
-            alignment.match_lists(&left, &right, a == 0);
+            let lists = (alignment.a.open_work(a), alignment.b.open_work(b));
+            // What is open in the only operation inside is open here too, and was compared there.
+            if !tried.contains(&lists) {
+                alignment.match_lists(&lists.0, &lists.1, a == 0);
+                tried.insert(lists);
+            }
         }
         alignment.match_operations_of_work();
         alignment
@@ -147,7 +158,10 @@ impl<'s> Alignment<'s> {
         if left.is_empty() || right.is_empty() {
             return;
         }
-        let found = align_lists(left.len(), right.len(), |at, to| self.likeness(*left.get(at)?, *right.get(to)?));
+        let cells = self.cells.min(MAX_CELLS / 4);
+        self.cells = self.cells.saturating_sub(left.len().saturating_mul(right.len()).min(cells));
+        let found =
+            align_lists(left.len(), right.len(), cells, |at, to| self.likeness(*left.get(at)?, *right.get(to)?));
         let found: Vec<_> = found
             .into_iter()
             .filter_map(|(at, to, likeness)| Some((*left.get(at)?, *right.get(to)?, likeness)))
@@ -338,11 +352,15 @@ fn number_type(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the pairs of an alignment of two lists with the highest sum of likeness: places of both, ascending, and the likeness.
-fn align_lists(left: usize, right: usize, likeness: impl Fn(usize, usize) -> Option<f64>) -> Vec<(usize, usize, f64)> {
-    /// The most pairs that are compared; of longer lists, only those near the diagonal.
-    const MAX_CELLS: usize = 8_000_000;
-
-    let reach = (MAX_CELLS / left.max(1) / 2).max(1);
+///
+/// At most so many cells are compared; of longer lists, those near the diagonal.
+fn align_lists(
+    left: usize,
+    right: usize,
+    cells: usize,
+    likeness: impl Fn(usize, usize) -> Option<f64>,
+) -> Vec<(usize, usize, f64)> {
+    let reach = (cells / left.max(1) / 2).max(1);
     let band = |row: usize| {
         let center = row * right / left.max(1);
         (center.saturating_sub(reach), (center + reach).min(right))
@@ -398,7 +416,7 @@ mod tests {
 
     fn align(left: &str, right: &str) -> String {
         let (a, b): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-        let found = align_lists(a.len(), b.len(), |at, to| (a[at] == b[to]).then_some(1.0));
+        let found = align_lists(a.len(), b.len(), MAX_CELLS, |at, to| (a[at] == b[to]).then_some(1.0));
         found.iter().map(|(at, _, _)| a[*at]).collect()
     }
 
@@ -413,6 +431,17 @@ mod tests {
         assert_eq!(align("ab", "xxxxxxxxab"), "ab");
         let long = "abcdefgh".repeat(600);
         assert_eq!(align(&long, &long), long);
+    }
+
+    #[test]
+    fn cells_of_long_lists_are_bounded() {
+        let count = std::cell::Cell::new(0);
+        let found = align_lists(500, 500, 10_000, |at, to| {
+            count.set(count.get() + 1);
+            (at == to).then_some(1.0)
+        });
+        assert_eq!(found.len(), 500);
+        assert!(count.get() < 2 * 10_000, "{}", count.get());
     }
 
     fn name_likeness(a: &str, b: &str) -> f64 {

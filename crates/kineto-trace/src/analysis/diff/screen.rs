@@ -53,7 +53,7 @@ impl<'d> DiffScreen<'d> {
         const LINES: usize = 8;
 
         let changes: Vec<_> = self.diff.changes().collect();
-        if self.diff.total.verdict == ChangeVerdict::Drift {
+        if self.diff.total.verdict == ChangeVerdict::Drift && !self.diff.is_slower() {
             self.write_drift(f)?;
             if changes.is_empty() {
                 return Ok(());
@@ -181,7 +181,7 @@ impl<'d> DiffScreen<'d> {
             self.write_row(f, "", [format_ns(a), format_ns(b)], (super::signed_change(a, b), ""), &name)?;
         }
         let drifts = [("the host", diff.host_drift_percent), ("devices", diff.device_drift_percent)];
-        for (place, drift) in drifts.into_iter().filter(|_| total.verdict != ChangeVerdict::Drift) {
+        for (place, drift) in drifts.into_iter().filter(|_| total.verdict != ChangeVerdict::Drift || diff.is_slower()) {
             if drift.abs() >= diff.threshold_percent {
                 let percent = format_percent(drift);
                 writeln!(
