@@ -49,6 +49,11 @@ struct Kernel {
     grid: u32,
 }
 
+/// The name of a kernel, which steps, and a factor of its time there.
+type StepFactor = (&'static str, StepFilter, f64);
+
+type StepFilter = fn(u32) -> bool;
+
 /// A program that runs a list of operations in each step.
 #[derive(Clone)]
 struct Program {
@@ -64,7 +69,7 @@ struct Program {
     clock: f64,
     launch: &'static str,
     /// Kernels that take another time in some steps: the name, whether a step is one of them, and a factor; 0 for no event.
-    factors: Vec<(&'static str, fn(u32) -> bool, f64)>,
+    factors: Vec<StepFactor>,
 }
 
 fn op(name: &str, ns: f64, kernels: &[(&str, f64)]) -> Op {
@@ -142,7 +147,7 @@ impl Program {
         let (start, own) = (run.at, time(op.ns, &mut run.random));
         run.at += own / 2;
         for kernel in &op.kernels {
-            let factor = |(name, is_in, factor): &(&str, fn(u32) -> bool, f64)| {
+            let factor = |(name, is_in, factor): &StepFactor| {
                 if kernel.name == *name && is_in(run.step) { *factor } else { 1.0 }
             };
             let factor: f64 = self.factors.iter().map(factor).product();

@@ -115,10 +115,9 @@ fn few_slow_steps_that_change_the_mean_are_found() {
 
 #[test]
 fn work_that_some_steps_lack_is_compared() {
-    type Factor = (&'static str, fn(u32) -> bool, f64);
-    let program = |factors: &[Factor]| Program { steps: 100, factors: factors.to_vec(), ..Program::model() };
-    let lacks = |is_in, factor: f64| [("kernel_8", is_in, 0.0), ("kernel_8", (|_| true) as fn(u32) -> bool, factor)];
-    let check = |name: &str, a: &[Factor], b: &[Factor], expected: &str| {
+    let program = |factors: &[StepFactor]| Program { steps: 100, factors: factors.to_vec(), ..Program::model() };
+    let lacks = |is_in, factor: f64| [("kernel_8", is_in, 0.0), ("kernel_8", (|_| true) as StepFilter, factor)];
+    let check = |name: &str, a: &[StepFactor], b: &[StepFactor], expected: &str| {
         let found = diff(&program(a), &program(b));
         assert!(changes(&found).iter().any(|change| change == expected), "{name}: {}", found.screen());
         let back = diff(&program(b), &program(a));
@@ -126,10 +125,10 @@ fn work_that_some_steps_lack_is_compared() {
         check_parts(&found);
         found
     };
-    let (every_fifth, every_second): (fn(u32) -> bool, fn(u32) -> bool) = (|step| step % 5 == 0, |step| step % 2 == 0);
+    let (every_fifth, every_second): (StepFilter, StepFilter) = (|step| step % 5 == 0, |step| step % 2 == 0);
     assert!(check("80 %", &lacks(every_fifth, 1.0), &lacks(every_fifth, 3.0), "slower kernel_8").is_slower());
     check("50 %", &lacks(every_second, 1.0), &lacks(every_second, 1.5), "slower kernel_8");
-    let (rare, frequent): (fn(u32) -> bool, fn(u32) -> bool) = (|step| step % 20 > 0, |step| step % 20 >= 9);
+    let (rare, frequent): (StepFilter, StepFilter) = (|step| step % 20 > 0, |step| step % 20 >= 9);
     check("5 to 45 %", &lacks(rare, 20.0), &lacks(frequent, 20.0), "slower kernel_8");
     check("new in 45 %", &lacks(|_| true, 20.0), &lacks(frequent, 20.0), "new kernel_8");
 }
