@@ -77,7 +77,7 @@ impl<'d> DiffScreen<'d> {
         }
     }
 
-    /// Says that all changed alike, which may be a real change.
+    /// Writes that all changed alike, which may be a real change.
     fn write_drift(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (diff, unit) = (self.diff, self.diff.unit.as_str());
         let percent = diff.total.change_percent.map_or_else(String::new, format_percent);
@@ -90,7 +90,7 @@ impl<'d> DiffScreen<'d> {
         writeln!(f, "A clock, the machine's load, or everything is {slower}: four or more runs a side tell.")
     }
 
-    /// Says that the mean changed by more than the threshold, although no change is listed.
+    /// Writes that the mean changed by more than the threshold, although no change is listed.
     fn write_mean_doubt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let total = &self.diff.total;
         let percent = total.mean_change_percent();

@@ -107,7 +107,7 @@ fn few_slow_steps_that_change_the_mean_are_found() {
     assert!(found.screen().to_string().contains("kernel_12: slow in 0 % -> 15 % of steps"), "{}", found.screen());
     assert!(!diff(&after, &before).is_slower());
     check_parts(&found);
-    // Two of a hundred may be chance, but are said.
+    // Two of a hundred may be chance; the output names them.
     let few = diff(&before, &slow(|step| step % 50 == 7));
     let text = few.screen().to_string();
     assert!(!few.is_slower() && text.lines().nth(1).unwrap().contains("through slow steps (0 % -> 2 %)"), "{text}");
