@@ -1,4 +1,4 @@
-//! Counts with nouns, and truncation of text.
+//! Counts with nouns, truncation and distances of text.
 
 use std::fmt;
 
@@ -25,6 +25,20 @@ impl fmt::Display for CountWithNoun<'_> {
 /// `str::floor_char_boundary` needs a newer compiler than the oldest supported one.
 pub fn floor_char_boundary(text: &str, max: usize) -> usize {
     if text.len() <= max { text.len() } else { (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0) }
+}
+
+/// Returns the edit distance of two texts.
+pub fn edit_distance(one: &[u8], other: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.iter().enumerate() {
+        let mut next = vec![at + 1];
+        for ((above, above_left), other) in row.iter().skip(1).zip(&row).zip(other) {
+            let left = next.last().copied().unwrap_or_default();
+            next.push((above_left + usize::from(letter != other)).min(above + 1).min(left + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The names of a trace that are nearest to a misspelt one.
 
-use crate::text::floor_char_boundary;
+use crate::text::{edit_distance, floor_char_boundary};
 use std::collections::BTreeSet;
 
 /// Returns up to three names, quoted and in order of their distance; "nothing" if there are no names.
@@ -30,20 +30,6 @@ pub(super) fn nearest_names<'n>(misspelt: &str, names: impl IntoIterator<Item = 
 /// Returns a name without control characters, which would act on a terminal.
 pub(super) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// Returns the edit distance of two texts.
-fn edit_distance(one: &[u8], other: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.iter().enumerate() {
-        let mut next = vec![at + 1];
-        for ((above, above_left), other) in row.iter().skip(1).zip(&row).zip(other) {
-            let left = next.last().copied().unwrap_or_default();
-            next.push((above_left + usize::from(letter != other)).min(above + 1).min(left + 1));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Formats a difference as JSON.
 
 use super::{ClassChange, ClassMove, ClassSide, Diff, DiffPart, DiffSide};
-use crate::analysis::summary::WorkClass;
+use crate::analysis::summary::{WorkClass, ns_to_micros, round_to_thousandths, signed_micros};
 use serde_json::{Value, json};
 
 /// Returns all figures; times are in microseconds.
@@ -16,15 +16,15 @@ pub(super) fn diff_json(diff: &Diff) -> Value {
         "is_slower_alike": diff.is_slower_alike(),
         "a": side_json(diff.a),
         "b": side_json(diff.b),
-        "drift": { "host_pct": rounded(diff.host_drift_percent), "device_pct": rounded(diff.device_drift_percent) },
+        "drift": { "host_pct": round_to_thousandths(diff.host_drift_percent), "device_pct": round_to_thousandths(diff.device_drift_percent) },
         "total": {
-            "a": micros(total.a_ns),
-            "b": micros(total.b_ns),
+            "a": ns_to_micros(total.a_ns),
+            "b": ns_to_micros(total.b_ns),
             "change": signed_micros(total.change_ns()),
-            "change_pct": total.change_percent.map(rounded),
+            "change_pct": total.change_percent.map(round_to_thousandths),
             "probability": total.probability,
             "verdict": total.verdict.as_str(),
-            "slow_steps": total.slow_steps.map(|shares| shares.map(rounded)),
+            "slow_steps": total.slow_steps.map(|shares| shares.map(round_to_thousandths)),
             "parts": diff.parts.iter().map(part_json).collect::<Vec<_>>(),
         },
         "classes": diff.classes.iter().map(class_json).collect::<Vec<_>>(),
@@ -32,15 +32,15 @@ pub(super) fn diff_json(diff: &Diff) -> Value {
 }
 
 fn side_json(side: DiffSide) -> Value {
-    json!({ "traces": side.traces, "steps": side.steps, "span": micros(side.span_ns) })
+    json!({ "traces": side.traces, "steps": side.steps, "span": ns_to_micros(side.span_ns) })
 }
 
 fn part_json(part: &DiffPart) -> Value {
     json!({
         "kind": part.kind.as_str(),
         "name": part.name,
-        "a": micros(part.a_ns),
-        "b": micros(part.b_ns),
+        "a": ns_to_micros(part.a_ns),
+        "b": ns_to_micros(part.b_ns),
         "change": signed_micros(part.change_ns()),
     })
 }
@@ -53,7 +53,7 @@ fn class_json(change: &ClassChange) -> Value {
         "a": change.a.as_ref().map(class_side_json),
         "b": change.b.as_ref().map(class_side_json),
         "change": signed_micros(change.change_ns()),
-        "change_pct": change.change_percent.map(rounded),
+        "change_pct": change.change_percent.map(round_to_thousandths),
         "probability": change.probability,
         "verdict": change.verdict.as_str(),
         "matched": change.matched.as_str(),
@@ -65,11 +65,11 @@ fn class_side_json(side: &ClassSide) -> Value {
     json!({
         "names": side.names,
         "count": side.count,
-        "sum": micros(side.total_ns),
-        "with_children": micros(side.with_children_ns),
-        "mean_count": rounded(side.mean_count),
-        "mean": micros(side.mean_ns),
-        "typical": side.typical_ns.map(micros),
+        "sum": ns_to_micros(side.total_ns),
+        "with_children": ns_to_micros(side.with_children_ns),
+        "mean_count": round_to_thousandths(side.mean_count),
+        "mean": ns_to_micros(side.mean_ns),
+        "typical": side.typical_ns.map(ns_to_micros),
     })
 }
 
@@ -77,21 +77,9 @@ fn move_json(change: &ClassMove) -> Value {
     match change {
         ClassMove::Parent(a, b) => json!({ "of": "parent", "a": a, "b": b }),
         ClassMove::Stream(a, b) => json!({ "of": "stream", "a": a, "b": b }),
-        ClassMove::SlowSteps(a, b) => json!({ "of": "slow_steps", "a": rounded(*a), "b": rounded(*b) }),
+        ClassMove::SlowSteps(a, b) => {
+            json!({ "of": "slow_steps", "a": round_to_thousandths(*a), "b": round_to_thousandths(*b) })
+        }
         ClassMove::Count(a, b) => json!({ "of": "count", "a": a, "b": b }),
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-fn micros(ns: u64) -> f64 {
-    ns as f64 / 1e3
-}
-
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-fn signed_micros(ns: i64) -> f64 {
-    ns as f64 / 1e3
-}
-
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
 }

@@ -296,16 +296,16 @@ fn since_start(summary: &Summary, at: Timestamp) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-pub(super) fn ns_to_micros(ns: u64) -> f64 {
+pub(in crate::analysis) fn ns_to_micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-fn signed_micros(ns: i64) -> f64 {
+pub(in crate::analysis) fn signed_micros(ns: i64) -> f64 {
     ns as f64 / 1e3
 }
 
-fn round_to_thousandths(value: f64) -> f64 {
+pub(in crate::analysis) fn round_to_thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 

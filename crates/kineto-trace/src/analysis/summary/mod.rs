@@ -24,6 +24,7 @@ pub use findings::Finding;
 pub use groups::{AnnotationFigures, CollectiveFigures, CopyFigures, Durations, KernelFigures};
 pub use idle::{Gap, GapHost, IdleTime, StreamIdle};
 pub(super) use intervals::Intervals;
+pub(super) use json::{ns_to_micros, round_to_thousandths, signed_micros};
 pub use launches::{LaunchFigures, QueueFigures};
 pub(super) use losses::recorded_losses;
 pub use memory::MemoryFigures;
