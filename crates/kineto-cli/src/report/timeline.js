@@ -108,6 +108,7 @@ class Timeline {
         "Drag to pan; drag on the time axis, or Ctrl + wheel, to zoom; double-click a slice to fit it. Keys: ",
         this.keys([["+", "−", "zoom"], ["←", "→", "pan"], ["↑", "↓", "scroll"], ["n", "p", "next, previous slice"], ["u", "outer slice"], ["l", "launch or kernel"], ["f", "fit the slice"], ["0", "whole trace"]])),
       make("div", { class: "timeline" }, this.axis, this.scroller, this.tip, this.facts));
+    this.setHeight();
     this.describe();
     this.listen();
   }
@@ -340,14 +341,20 @@ class Timeline {
     });
   }
 
+  // Sets the height also before the first painting, so that a selection from elsewhere on the page can scroll the rows.
+  setHeight() {
+    const height = Math.max(60, Math.min(this.height, this.isPrinting ? 1600 : 520));
+    this.canvas.style.height = `${height}px`;
+    this.spacer.style.height = `${Math.max(0, this.height - height)}px`;
+    return height;
+  }
+
   paint() {
     if (!this.isNear && !this.isPrinting) return;
     // Without the scroll bar, which the axis lacks.
     const width = this.scroller.clientWidth;
     if (width <= 0) return;
-    const room = this.isPrinting ? 1600 : 520;
-    const height = Math.max(60, Math.min(this.height, room));
-    this.spacer.style.height = `${Math.max(0, this.height - height)}px`;
+    const height = this.setHeight();
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(`--${name}`).trim();
     this.paintAxis(width, color);
