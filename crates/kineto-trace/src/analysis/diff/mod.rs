@@ -66,6 +66,8 @@ pub struct Diff {
     pub host_drift_percent: f64,
     /// The same of devices.
     pub device_drift_percent: f64,
+    /// Whether classes of the host changed by so different amounts that one run a side tells nothing about them.
+    is_host_unsteady: bool,
 }
 
 /// What a difference is the mean of.

@@ -183,10 +183,12 @@ pub(super) struct Drift {
     /// The variance between classes that their own spread does not explain.
     pub(super) variance: f64,
     freedom: f64,
+    /// Whether classes scatter more than a drift may.
+    pub(super) is_wide: bool,
 }
 
 impl Drift {
-    pub(super) const NONE: Drift = Drift { center: 0.0, variance: 0.0, freedom: 1.0 };
+    pub(super) const NONE: Drift = Drift { center: 0.0, variance: 0.0, freedom: 1.0, is_wide: false };
 
     /// The largest drift that is no change, as a logarithm: a factor of 1.5. More is no clock, and no neighbour that leaves the fastest
     /// values slow.
@@ -207,7 +209,7 @@ impl Drift {
         /// The degrees of freedom of that deviation, for each class (Rousseeuw and Croux 1993: its efficiency is 37 %).
         const EFFICIENCY: f64 = 0.37;
 
-        let floor = Drift { center: 0.0, variance: expected.powi(2), freedom: f64::INFINITY };
+        let floor = Drift { center: 0.0, variance: expected.powi(2), freedom: f64::INFINITY, is_wide: false };
         if ratios.len() < Drift::MIN_CLASSES {
             return floor;
         }
@@ -222,8 +224,8 @@ impl Drift {
         let all = ratios.iter().map(|(kind, _)| scatter(*kind)).filter(|(_, count)| *count >= Drift::MIN_CLASSES);
         let widest = all.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(variance, _)| *variance > floor.variance);
         widest.map_or(floor, |(variance, count)| match MAX_SCATTER.powi(2) {
-            most if variance > most => Drift { center, variance: most, freedom: f64::INFINITY },
-            _ => Drift { center, variance, freedom: EFFICIENCY * (count - 1) as f64 },
+            most if variance > most => Drift { variance: most, is_wide: true, ..floor },
+            _ => Drift { variance, freedom: EFFICIENCY * (count - 1) as f64, ..floor },
         })
     }
 

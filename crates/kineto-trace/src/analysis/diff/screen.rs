@@ -81,6 +81,11 @@ impl<'d> DiffScreen<'d> {
     fn write_drift(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (diff, unit) = (self.diff, self.diff.unit.as_str());
         let percent = diff.total.change_percent.map_or_else(String::new, format_percent);
+        if diff.is_host_unsteady || diff.total.slow_steps.is_some() {
+            let slow = self.slow_steps();
+            writeln!(f, "The {unit} changed by {percent}{slow}, and no work of a device explains it.")?;
+            return writeln!(f, "The machine's load, or the program: four or more runs a side tell.");
+        }
         let (host, devices) = (format_percent(diff.host_drift_percent), format_percent(diff.device_drift_percent));
         let drift = diff.host_drift_percent.abs().max(diff.device_drift_percent.abs());
         let reason = if drift < diff.threshold_percent { "no more than single" } else { "as most" };

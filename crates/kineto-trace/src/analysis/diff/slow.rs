@@ -38,15 +38,6 @@ impl SlowSteps {
         })
     }
 
-    /// Returns whether the shares differ by more than neighbours on a machine may cause in one of two runs.
-    pub(super) fn exceeds_neighbours(&self) -> bool {
-        /// Programs of the same build on a busy machine differed by up to a factor of 6.
-        const FACTOR: f64 = 8.0;
-
-        let [a, b] = self.shares;
-        a.max(b) >= FACTOR * a.min(b)
-    }
-
     /// Returns the relative change of the mean, if it and the share of slow steps changed in the same direction.
     pub(super) fn change(&self) -> Option<f64> {
         let ([share_a, share_b], [a, b]) = (self.shares, self.means);

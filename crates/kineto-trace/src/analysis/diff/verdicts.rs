@@ -35,14 +35,15 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     let all: Vec<_> = all.chain([total_ratio.map(|ratio| (ratio, of_host.covering(of_devices)))]).collect();
     let slow: Vec<_> = pairs.iter().map(|pair| comparison.slow_steps(pair, threshold_percent)).collect();
     let slow_total = SlowSteps::new(&[a.step_lengths(), b.step_lengths()]).filter(|_| has_steps);
-    let of_total = slow_total.filter(|slow| comparison.has_runs() || slow.exceeds_neighbours());
-    let slow: Vec<_> = slow.into_iter().chain([of_total]).collect();
+    let slow: Vec<_> = slow.into_iter().chain([slow_total]).collect();
     let tests = test_ratios(&all, threshold_percent / 100.0);
     let mut tests = with_slow_steps(tests, &slow, threshold_percent);
     if [of_host, of_devices].iter().any(|drift| drift.change_percent().abs() >= threshold_percent) {
+        // A wait ends with the device's work, and begins when the host is done.
         let waits = pairs.iter().zip(&mut tests).filter(|(pair, _)| comparison.is_wait(pair));
         waits.for_each(|(_, test)| test.share_drift());
     }
+    comparison.doubt_host(&pairs, &mut tests, of_host);
 
     let class_change = |((pair, test), estimates)| comparison.class_change(pair, test, estimates, threshold_percent);
     let mut classes: Vec<ClassChange> = pairs.iter().zip(&tests).zip(&estimates).map(class_change).collect();
@@ -78,6 +79,7 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
         classes,
         host_drift_percent: of_host.change_percent(),
         device_drift_percent: of_devices.change_percent(),
+        is_host_unsteady: of_host.is_wide,
     }
 }
 
@@ -92,7 +94,7 @@ struct RatioTest {
 }
 
 impl RatioTest {
-    /// Counts a change of a wait as drift: it ends with the device's work, and begins when the host is done.
+    /// Counts a change as drift.
     fn share_drift(&mut self) {
         if self.verdict.is_some_and(ChangeVerdict::is_change) {
             (self.verdict, self.slow) = (Some(ChangeVerdict::Drift), None);
@@ -238,6 +240,30 @@ impl Comparison<'_, '_> {
         usize::from(self.kind(pair).is_on_device())
     }
 
+    /// Returns whether it is work of a device. Annotations there also contain waits for the host.
+    fn is_work(&self, pair: &ClassPair) -> bool {
+        self.kind(pair).is_on_device() && self.kind(pair) != ClassKind::DeviceAnnotation
+    }
+
+    /// Counts changes as drift that one run a side does not tell from what the machine did: of the host's classes if they scatter widely,
+    /// and of the total, the last test, if no work of a device explains it.
+    fn doubt_host(&self, pairs: &[ClassPair], tests: &mut [RatioTest], of_host: Drift) {
+        if self.has_runs() {
+            return;
+        }
+        let is_change = |test: &RatioTest| test.verdict.is_some_and(ChangeVerdict::is_change);
+        let has_work = pairs.iter().zip(&*tests).any(|(pair, test)| self.is_work(pair) && is_change(test));
+        if let Some((total, of_classes)) = tests.split_last_mut() {
+            if of_host.is_wide {
+                let of_host = pairs.iter().zip(of_classes).filter(|(pair, _)| !self.is_work(pair));
+                of_host.for_each(|(_, test)| test.share_drift());
+            }
+            if !has_work && (of_host.is_wide || total.slow.is_some()) {
+                total.share_drift();
+            }
+        }
+    }
+
     /// Estimates the mean times of both sides of a pair: in a step, or of one event.
     fn class_estimates(&self, pair: &ClassPair) -> ClassEstimates {
         let none = ClassEstimates::default();
@@ -273,8 +299,8 @@ impl Comparison<'_, '_> {
     fn slow_steps(&self, pair: &ClassPair, threshold_percent: f64) -> Option<SlowSteps> {
         let slow =
             SlowSteps::new(&[self.a.step_times(&pair.a), self.b.step_times(&pair.b)]).filter(|_| self.has_steps)?;
-        let is_free = self.has_runs() || self.kind(pair).is_on_device() || slow.exceeds_neighbours();
-        slow.change().filter(|change| is_free && change.abs() * 100.0 >= threshold_percent).map(|_| slow)
+        let is_told = self.has_runs() || self.is_work(pair);
+        slow.change().filter(|change| is_told && change.abs() * 100.0 >= threshold_percent).map(|_| slow)
     }
 
     /// Returns the drift of the host and of devices; none if both sides have enough runs to show how runs differ.
