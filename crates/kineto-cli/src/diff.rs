@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// With a few runs a side, a change of one operation must exceed the spread of its own runs, so single runs may show more.
 ///
 /// Exit status: 0 if nothing is slower, 1 if a trace was not read, 2 if the arguments are wrong, 3 if something is slower, 4 if the
-/// mean step is slower in a way that one run a side does not tell from a clock or the machine's load.
+/// mean step or an operation is slower in a way that fewer than four runs a side do not tell from a clock or the machine's load.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto diff yesterday.pt.trace.json.gz today.pt.trace.json.gz\n  \

@@ -31,7 +31,12 @@ fn slower_operation_sets_the_exit_status() {
     let before = write_steps(&folder.path().join("before.json"), 200);
     let after = write_steps(&folder.path().join("after.json"), 240);
     let (out, errors, status) = run(&["diff", &before, &after]);
-    assert_eq!((errors.as_str(), status), ("", Some(3)));
+    assert_eq!((errors.as_str(), status), ("", Some(4)));
+    assert!(out.starts_with("The step changed by +5.0 %, and no work of a device explains it.\n"), "{out}");
+    // Four runs a side tell.
+    let (a, b) = ([before.as_str(); 4], [after.as_str(); 4]);
+    let (out, errors, status) = run(&[&["diff"], a.as_slice(), &["--"], b.as_slice()].concat());
+    assert_eq!((errors.as_str(), status), ("", Some(3)), "{out}");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
     let lines: Vec<_> = out.lines().map(words).collect();
     assert_eq!(lines[0], "A per step B per step change what");

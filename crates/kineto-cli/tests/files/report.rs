@@ -281,7 +281,7 @@ fn comparison_has_the_figures_of_diff() {
     let (json, _, _) = run(&["diff", "--json", a, b]);
     assert_eq!(data["diff"]["figures"], serde_json::from_str::<Value>(&json).unwrap());
     assert_eq!(data["diff"]["sides"], json!(["a.json", "b.json"]));
-    assert_eq!(data["diff"]["figures"]["is_slower"], true);
+    assert_eq!(data["diff"]["figures"]["is_slower_alike"], true);
     assert_eq!((&data["traces"][0]["rest"]["side"], &data["traces"][1]["rest"]["side"]), (&json!("A"), &json!("B")));
     let (_, errors, status) = run(&["report", "--diff", a]);
     assert!(status == Some(2) && errors.contains("two traces"), "{errors}");

@@ -40,7 +40,8 @@ use sides::MergedSide;
 /// };
 /// let (before, after) = (trace(40)?, trace(50)?);
 /// let diff = Diff::between(&[before.profile()], &[after.profile()]);
-/// assert!(diff.is_slower());
+/// // More runs would tell whether the program or the machine was slower.
+/// assert!(diff.is_slower_alike());
 /// assert_eq!(diff.slower().map(|change| change.name()).collect::<Vec<_>>(), ["load"]);
 /// println!("{}", diff.screen());
 /// # Ok::<(), kineto_trace::Error>(())
@@ -66,8 +67,8 @@ pub struct Diff {
     pub host_drift_percent: f64,
     /// The same of devices.
     pub device_drift_percent: f64,
-    /// Whether classes of the host changed by so different amounts that one run a side tells nothing about them.
-    is_host_unsteady: bool,
+    /// Whether both sides have enough runs to show how runs differ.
+    has_runs: bool,
 }
 
 /// What a difference is the mean of.
@@ -354,17 +355,20 @@ impl Diff {
     }
 
     /// Returns whether the mean step or any class is slower than the threshold and the spread explain.
+    ///
+    /// With fewer than four runs a side, of classes only work of devices counts: runs of the host differ by more than their steps show.
     pub fn is_slower(&self) -> bool {
-        self.total.verdict == ChangeVerdict::Slower || self.slower().next().is_some()
+        let is_told = |change: &ClassChange| self.has_runs || change.kind == ClassKind::Work;
+        self.total.verdict == ChangeVerdict::Slower || self.slower().any(is_told)
     }
 
-    /// Returns whether the mean step is slower in a way that one run a side does not tell from a clock or the machine's load, and nothing
-    /// [is slower](Diff::is_slower) beyond that.
+    /// Returns whether the mean step or a class of the host is slower in a way that one run a side does not tell from a clock or the
+    /// machine's load, and nothing [is slower](Diff::is_slower) beyond that.
     pub fn is_slower_alike(&self) -> bool {
         let total = &self.total;
-        !self.is_slower()
-            && total.verdict == ChangeVerdict::Drift
-            && total.change_percent.is_some_and(|percent| percent > 0.0)
+        let is_total =
+            total.verdict == ChangeVerdict::Drift && total.change_percent.is_some_and(|percent| percent > 0.0);
+        !self.is_slower() && (is_total || self.slower().next().is_some())
     }
 
     /// Returns the classes that are slower, by descending change of time.

@@ -81,7 +81,8 @@ impl<'d> DiffScreen<'d> {
     fn write_drift(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (diff, unit) = (self.diff, self.diff.unit.as_str());
         let percent = diff.total.change_percent.map_or_else(String::new, format_percent);
-        if diff.is_host_unsteady || diff.total.slow_steps.is_some() {
+        let is_alike = diff.changes().next().is_none() && diff.total.slow_steps.is_none();
+        if !is_alike {
             let slow = self.slow_steps();
             writeln!(f, "The {unit} changed by {percent}{slow}, and no work of a device explains it.")?;
             return writeln!(f, "The machine's load, or the program: four or more runs a side tell.");

@@ -79,7 +79,7 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
         classes,
         host_drift_percent: of_host.change_percent(),
         device_drift_percent: of_devices.change_percent(),
-        is_host_unsteady: of_host.is_wide,
+        has_runs: comparison.has_runs(),
     }
 }
 
@@ -240,11 +240,6 @@ impl Comparison<'_, '_> {
         usize::from(self.kind(pair).is_on_device())
     }
 
-    /// Returns whether it is work of a device. Annotations there also contain waits for the host.
-    fn is_work(&self, pair: &ClassPair) -> bool {
-        self.kind(pair).is_on_device() && self.kind(pair) != ClassKind::DeviceAnnotation
-    }
-
     /// Counts changes as drift that one run a side does not tell from what the machine did: of the host's classes if they scatter widely,
     /// and of the total, the last test, if no work of a device explains it.
     fn doubt_host(&self, pairs: &[ClassPair], tests: &mut [RatioTest], of_host: Drift) {
@@ -252,13 +247,14 @@ impl Comparison<'_, '_> {
             return;
         }
         let is_change = |test: &RatioTest| test.verdict.is_some_and(ChangeVerdict::is_change);
-        let has_work = pairs.iter().zip(&*tests).any(|(pair, test)| self.is_work(pair) && is_change(test));
+        let has_work =
+            pairs.iter().zip(&*tests).any(|(pair, test)| self.kind(pair) == ClassKind::Work && is_change(test));
         if let Some((total, of_classes)) = tests.split_last_mut() {
             if of_host.is_wide {
-                let of_host = pairs.iter().zip(of_classes).filter(|(pair, _)| !self.is_work(pair));
+                let of_host = pairs.iter().zip(of_classes).filter(|(pair, _)| self.kind(pair) != ClassKind::Work);
                 of_host.for_each(|(_, test)| test.share_drift());
             }
-            if !has_work && (of_host.is_wide || total.slow.is_some()) {
+            if !has_work {
                 total.share_drift();
             }
         }
@@ -299,7 +295,7 @@ impl Comparison<'_, '_> {
     fn slow_steps(&self, pair: &ClassPair, threshold_percent: f64) -> Option<SlowSteps> {
         let slow =
             SlowSteps::new(&[self.a.step_times(&pair.a), self.b.step_times(&pair.b)]).filter(|_| self.has_steps)?;
-        let is_told = self.has_runs() || self.is_work(pair);
+        let is_told = self.has_runs() || self.kind(pair) == ClassKind::Work;
         slow.change().filter(|change| is_told && change.abs() * 100.0 >= threshold_percent).map(|_| slow)
     }
 

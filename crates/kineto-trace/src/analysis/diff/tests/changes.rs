@@ -24,7 +24,12 @@ fn slower_operation_and_step_are_found() {
     after.ops[3].ns *= 60.0;
     let diff = diff(&before, &after);
     let slower: Vec<_> = diff.slower().map(ClassChange::name).collect();
-    assert_eq!((slower, diff.total.verdict), (vec!["op_4"], ChangeVerdict::Slower));
+    assert_eq!((slower, diff.total.verdict), (vec!["op_4"], ChangeVerdict::Drift));
+    assert!(diff.is_slower_alike() && !diff.is_slower(), "one run a side: {}", diff.screen());
+    assert!(diff.screen().to_string().starts_with("The step changed by +"), "{}", diff.screen());
+    let side = |program: &Program, first: u64| (first..first + 4).map(|seed| program.profile(seed)).collect::<Vec<_>>();
+    let several = Diff::between(&side(&before, 1), &side(&after, 10));
+    assert!(several.is_slower() && several.total.verdict == ChangeVerdict::Slower, "{}", several.screen());
     // The step waits less for the device.
     assert_eq!(changes(&diff)[1..], ["faster cudaDeviceSynchronize"]);
     let part = &diff.parts[0];
