@@ -26,7 +26,7 @@ use std::process::ExitCode;
     kineto diff main-*.json.gz -- branch-*.json.gz # several traces a side\n  \
     kineto diff --rows 20 --threshold 1 candle.json torch.json\n  \
     kineto diff --json main/ branch/ | jq .total\n  \
-    kineto diff main/ branch/ || exit              # in CI: 3 if something is slower, 4 if all is")]
+    kineto diff main/ branch/ || exit              # in CI: 3 if something is slower, 4 if single runs cannot tell")]
 pub(crate) struct DiffArguments {
     /// The traces A and B, or all traces of A if those of B follow after `--`.
     #[arg(required = true, value_name = "TRACE")]
