@@ -75,6 +75,8 @@ struct SamplingSession {
     api: &'static PmApi,
     sampler: SamplerHandle,
     image: CounterImage,
+    /// How many samples the image can hold.
+    capacity: usize,
     /// How many samples of the image were read.
     read: usize,
     /// Whether no sample was read: the first one began before the start.
@@ -107,6 +109,11 @@ const HARDWARE_BUFFER: usize = 64 << 20;
 /// The most samples of an image, and the most bytes.
 const MAX_SAMPLES: u32 = 1024;
 const MAX_IMAGE_BYTES: usize = 64 << 20;
+/// An image is emptied once a fourth of it is used: a decode that fills it discards the other samples that it has taken. That
+/// lost 34 to 75 of 3,000 samples on an H100.
+const USED_PART: usize = 4;
+/// The most intervals between two decodes.
+const INTERVALS_PER_DECODE: u32 = 64;
 /// How often a session is restarted without a sample in between.
 const MAX_RESTARTS_WITHOUT_SAMPLE: u32 = 4;
 /// The most images that are read after the stop. The hardware's buffer fills fewer; a lying library has no end.
@@ -181,6 +188,12 @@ impl DeviceSampling {
         self.counts
     }
 
+    /// Returns how many intervals may pass between two decodes, so that an image never fills.
+    pub(super) fn intervals_per_decode(&self) -> u32 {
+        let capacity = self.session.as_ref().map_or(0, |session| session.capacity);
+        u32::try_from(capacity / USED_PART).unwrap_or(u32::MAX).clamp(1, INTERVALS_PER_DECODE)
+    }
+
     /// Returns a note if the interval is not in nanoseconds.
     pub(super) fn interval_note(&self) -> Option<String> {
         let note = || {
@@ -194,8 +207,8 @@ impl DeviceSampling {
 
     fn begin_session(&mut self) -> Result<(), CallFailure> {
         let sampler = self.api.enable_sampler(usize::try_from(self.number).unwrap_or(0))?;
-        let image = CounterImage::default();
-        let mut session = SamplingSession { api: self.api, sampler, image, read: 0, is_new: true, was_reset: false };
+        let (api, image) = (self.api, CounterImage::default());
+        let mut session = SamplingSession { api, sampler, image, capacity: 0, read: 0, is_new: true, was_reset: false };
         let config = SamplerConfig {
             image: &self.config,
             buffer: HARDWARE_BUFFER,
@@ -206,7 +219,8 @@ impl DeviceSampling {
         self.api.configure_sampler(sampler, &config)?;
         let bytes_of_one = self.api.measure_image(sampler, &self.metrics, 1)?.max(1);
         let fitting = u32::try_from(MAX_IMAGE_BYTES / bytes_of_one).unwrap_or(MAX_SAMPLES);
-        session.image = self.api.new_image(sampler, &self.metrics, fitting.clamp(1, MAX_SAMPLES))?;
+        let samples = fitting.clamp(1, MAX_SAMPLES);
+        (session.image, session.capacity) = (self.api.new_image(sampler, &self.metrics, samples)?, samples as usize);
         self.api.start_sampler(sampler)?;
         self.session = Some(session);
         Ok(())
@@ -231,7 +245,7 @@ impl DeviceSampling {
             ));
         } else if are_times_wrong || is_full && self.reset == ImageReset::Restart {
             self.restart_session()?;
-        } else if is_full {
+        } else if is_full || self.reset != ImageReset::Restart && self.is_image_used() {
             self.reset_image()?;
         }
         if sink.is_waiting() {
@@ -261,6 +275,11 @@ impl DeviceSampling {
         };
         let are_times_wrong = !self.read_image(until, sink)?;
         Ok(DecodeResult { is_full, overflowed, are_times_wrong })
+    }
+
+    fn is_image_used(&self) -> bool {
+        let is_used = |session: &SamplingSession| session.read >= (session.capacity / USED_PART).max(1);
+        self.session.as_ref().is_some_and(is_used)
     }
 
     fn reset_image(&mut self) -> Result<(), String> {

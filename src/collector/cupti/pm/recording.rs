@@ -56,8 +56,7 @@ pub(super) struct StartOutcome {
 
 /// How long the start waits for the library. Enabling takes 0.1 s for a device.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// How many intervals, and how long at least and at most, pass between two decodes.
-const INTERVALS_PER_DECODE: u32 = 64;
+/// How long at least and at most passes between two decodes.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// How long a drain waits for the thread.
@@ -193,7 +192,8 @@ impl SamplingThread {
 
     fn sample_until_end(mut self, commands: &Receiver<SamplingCommand>) {
         let interval = Duration::from_nanos(self.plan.settings.interval_ns);
-        let pause = interval.saturating_mul(INTERVALS_PER_DECODE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let intervals = self.devices.iter().map(DeviceSampling::intervals_per_decode).min().unwrap_or(1);
+        let pause = interval.saturating_mul(intervals).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         let mut round = SamplingRound::default();
         // Dropped when no device has a full image.
         let mut drains = Vec::new();

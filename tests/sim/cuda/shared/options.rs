@@ -52,7 +52,7 @@ sim_core::options! {
     capability: i32 = 90;
     pm_error: EnableError<u32> = EnableError::NONE;
     pm_level: u32 = 0;
-    pm_image: u64 = 1024;
+    pm_image: u64 = 0;
     pm_overflow: u64 = 0;
     pm_overflow_flag: u64 = 0;
     pm_nan: u64 = 0;

@@ -37,6 +37,8 @@ const HEAD: usize = 3;
 /// Words of a sample: start, end, device, sequence number, flags.
 const WORDS: usize = 5;
 const MARK: u64 = 0x5349_4D50_4D00_0001;
+/// The most bytes of an image that tracers are expected to make.
+const IMAGE_BYTES: usize = 64 << 20;
 /// The flag of a sample whose first metric is no number.
 const NAN: u64 = 1;
 
@@ -45,6 +47,12 @@ static SAMPLERS: Mutex<BTreeMap<usize, Sampler>> = Mutex::new(BTreeMap::new());
 fn with_sampler<R>(handle: usize, act: impl FnOnce(&mut Sampler) -> Outcome<R>) -> Outcome<R> {
     let mut samplers = SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner);
     act(samplers.get_mut(&handle).ok_or(Code::INVALID_PARAMETER)?)
+}
+
+/// Returns how many words a sample takes, of which the first few are used.
+fn words_of_sample() -> usize {
+    let in_an_image = link::options().pm_image as usize;
+    if in_an_image == 0 { WORDS } else { IMAGE_BYTES / 8 / in_an_image }
 }
 
 /// A sample in an image.
@@ -98,7 +106,7 @@ impl Image<'_> {
     }
 
     fn push(&mut self, sample: Sample) {
-        let at = HEAD + self.len() as usize * WORDS;
+        let at = HEAD + self.len() as usize * words_of_sample();
         let Sample { start, end, device, interval_number, flags } = sample;
         self.0[at..at + WORDS].copy_from_slice(&[start, end, device, interval_number, flags]);
         self.0[2] += 1;
@@ -108,7 +116,7 @@ impl Image<'_> {
         if index as u64 >= self.len() {
             return Err(Code::INVALID_PARAMETER);
         }
-        let at = HEAD + index * WORDS;
+        let at = HEAD + index * words_of_sample();
         let [start, end, device, interval_number, flags] = self.0[at..at + WORDS] else {
             return Err(Code::INVALID_PARAMETER);
         };
@@ -167,9 +175,8 @@ pub(crate) fn set_config(params: &SetConfig) -> Outcome {
 
 pub(crate) fn image_size(params: &mut ImageSize) -> Outcome {
     host::find_metrics(params.names, params.count)?;
-    let samples = link::options().pm_image.min(params.samples.into()) as usize;
     with_sampler(params.sampler, |_| Ok(()))?;
-    params.size = 8 * (HEAD + WORDS * samples);
+    params.size = 8 * (HEAD + words_of_sample() * params.samples as usize);
     Ok(())
 }
 
@@ -179,7 +186,7 @@ pub(crate) fn initialize_image(params: &InitializeImage) -> Outcome {
         Ok(())
     })?;
     let image = Image::take(params.image, params.size)?;
-    let capacity = (image.0.len() - HEAD) / WORDS;
+    let capacity = (image.0.len() - HEAD) / words_of_sample();
     image.0[..HEAD].copy_from_slice(&[MARK, capacity as u64, 0]);
     Ok(())
 }
@@ -233,6 +240,8 @@ pub(crate) fn decode(params: &mut Decode) -> Outcome {
             if image.len() >= image.capacity() {
                 params.reason = 1;
                 sampler.has_filled_one = true;
+                // As on an H100: what was taken and has no place is lost.
+                next = until / sampler.interval * sampler.interval;
                 break;
             }
             image.push(sampler.sample(device, next, end));
