@@ -51,8 +51,7 @@ fn with_sampler<R>(handle: usize, act: impl FnOnce(&mut Sampler) -> Outcome<R>) 
 
 /// Returns how many words a sample takes, of which the first few are used.
 fn words_of_sample() -> usize {
-    let in_an_image = link::options().pm_image as usize;
-    if in_an_image == 0 { WORDS } else { IMAGE_BYTES / 8 / in_an_image }
+    (IMAGE_BYTES / 8).checked_div(link::options().pm_image as usize).unwrap_or(WORDS)
 }
 
 /// A sample in an image.
