@@ -2,12 +2,11 @@
 
 use crate::diag::diag;
 use crate::guard::KinetoGuard;
+use crate::os::{fork, platform};
 use crate::write::sink::Writers;
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Writes the trace when it is dropped; keep it until the program's end.
 ///
@@ -17,19 +16,19 @@ pub struct FlushGuard {
     guard: KinetoGuard,
     writers: Writers,
     /// The output of the running recording; locked while it changes.
-    output: Mutex<PathBuf>,
+    output: fork::Own<PathBuf>,
 }
 
 impl FlushGuard {
     pub(super) fn new(guard: KinetoGuard, writers: Writers, output: PathBuf) -> FlushGuard {
-        FlushGuard { guard, writers, output: Mutex::new(output) }
+        FlushGuard { guard, writers, output: fork::Own::new(output) }
     }
 
     /// Writes what was recorded so far to the file, while the recording continues.
     ///
     /// A writer receives its trace only once, complete: nothing happens then. A message on stderr reports errors.
     pub fn flush(&self) {
-        let output = self.lock_output();
+        let output = self.output.lock();
         if !Writers::is_url(&output)
             && let Err(error) = self.guard.flush()
         {
@@ -43,7 +42,7 @@ impl FlushGuard {
     /// A message on stderr reports errors. If the next trace cannot be written, the running one continues, for example with a
     /// writer under `KINETO_OVERFLOW=spill`, whose parts need a file.
     pub fn start_new(&self, writer: Option<Box<dyn Write + Send>>) {
-        let mut output = self.lock_output();
+        let mut output = self.output.lock();
         let next = writer.map_or_else(default_file, |writer| self.writers.add(writer));
         // A writer of an empty trace has received nothing, and is not needed any more.
         let unused = match self.guard.start_next(next.clone()) {
@@ -55,28 +54,23 @@ impl FlushGuard {
         };
         self.writers.remove(&unused);
     }
-
-    fn lock_output(&self) -> MutexGuard<'_, PathBuf> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for FlushGuard {
     fn drop(&mut self) {
         // Errors have been reported.
         let _ = self.guard.close();
-        self.writers.remove(&self.lock_output());
+        self.writers.remove(&self.output.lock());
     }
 }
 
 impl fmt::Debug for FlushGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FlushGuard").field("output", &*self.lock_output()).finish_non_exhaustive()
+        f.debug_struct("FlushGuard").finish_non_exhaustive()
     }
 }
 
 /// Returns the file of a trace for which the program names no other.
 pub(super) fn default_file() -> PathBuf {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    PathBuf::from(format!("./trace-{}.json", since_epoch.as_micros()))
+    PathBuf::from(format!("./trace-{}.json", platform::unix_time().as_micros()))
 }

@@ -136,6 +136,15 @@ impl Lane {
         self.reset();
     }
 
+    /// Closes the lane in a forked child and frees nothing: another thread may have held the lock of the program's allocator.
+    pub(crate) fn abandon(&self) {
+        self.pushed_slices.abandon();
+        if let Ok(mut deep) = self.deep.try_borrow_mut() {
+            let _ = ManuallyDrop::new(std::mem::take(&mut *deep));
+        }
+        self.reset();
+    }
+
     fn reset(&self) {
         self.epoch.set(NO_EPOCH);
         self.fast_epoch.set(NO_EPOCH);

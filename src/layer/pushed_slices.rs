@@ -57,6 +57,14 @@ impl PushedSlices {
         self.set_sink(None);
     }
 
+    /// Leaves the receiver to the parent, in a forked child, which must free nothing.
+    pub(crate) fn abandon(&self) {
+        if let Ok(mut sink) = self.sink.try_borrow_mut() {
+            let _ = ManuallyDrop::new(sink.take());
+        }
+        self.close();
+    }
+
     fn set_sink(&self, sink: Option<Arc<dyn CorrelationSink>>) {
         let before = self.sink.try_borrow_mut().map(|mut held| std::mem::replace(&mut *held, sink));
         // Outside the borrow: this may be the last reference to a recording.

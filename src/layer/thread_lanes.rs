@@ -208,10 +208,10 @@ pub(crate) fn remove_lane(epoch: u64) {
 /// Forgets the forking thread's lanes, so that its next hook in the child detects the fork.
 pub(crate) fn forget_lane() {
     counters::close_all();
-    LANE.with(Lane::close_down);
+    LANE.with(Lane::abandon);
     let _ = STORE.try_with(|store| {
         if let Ok(store) = store.try_borrow() {
-            store.others.iter().for_each(|(lane, _)| lane.0.close_down());
+            store.others.iter().for_each(|(lane, _)| lane.0.abandon());
         }
     });
 }

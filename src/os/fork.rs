@@ -89,6 +89,11 @@ impl<T: Default> Own<T> {
         Own(PerProcess::of_first(Mutex::new(value)))
     }
 
+    /// Creates a value of this process.
+    pub(crate) fn new(value: T) -> Own<T> {
+        Own(PerProcess::new(Mutex::new(value)))
+    }
+
     /// Locks the value of this process, ignoring poison.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.own_mutex().lock().unwrap_or_else(PoisonError::into_inner)
@@ -111,7 +116,7 @@ impl<T: Default> Own<T> {
 
 impl<T: Default> Default for Own<T> {
     fn default() -> Own<T> {
-        Own(PerProcess::new(Mutex::default()))
+        Own::new(T::default())
     }
 }
 
@@ -125,7 +130,8 @@ pub(crate) fn generation() -> u64 {
 
 /// Calls `in_child` in every forked child, on the thread that forked; only the first call has an effect.
 ///
-/// `in_child` may only touch memory: other threads may have held any lock at the time of the fork.
+/// `in_child` may only touch memory that exists, and allocate and free none: other threads may have held any lock at the time
+/// of the fork.
 #[cfg(unix)]
 pub(crate) fn call_in_children(in_child: fn()) {
     static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
@@ -138,8 +144,8 @@ pub(crate) fn call_in_children(in_child: fn()) {
         }
     }
     IN_CHILD.get_or_init(|| {
-        // SAFETY: the handler is a plain function that lives for ever, touches only atomics and the forking thread's
-        // own memory, and does not unwind.
+        // SAFETY: the handler is a plain function that lives for ever and does not unwind. It touches atomics and the forking
+        // thread's own memory, allocates and frees nothing, and calls only mmap and close, which are safe after a fork.
         unsafe { libc::pthread_atfork(None, None, Some(child)) };
         in_child
     });

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::file::{self, Contents, Destination, FileContent, Format};
 use crate::error::{Error, ErrorKind};
+use crate::os::fork;
 
 /// Opens writers for traces that are saved to URLs of one scheme.
 ///
@@ -46,7 +47,7 @@ where
 
 /// Writers of the program, each of which receives one trace.
 #[derive(Clone, Default)]
-pub(crate) struct Writers(Arc<Mutex<WaitingWriters>>);
+pub(crate) struct Writers(Arc<fork::Own<WaitingWriters>>);
 
 #[derive(Default)]
 struct WaitingWriters {
@@ -59,7 +60,7 @@ impl Writers {
 
     /// Keeps a writer until its trace is written; returns the URL of that output.
     pub(crate) fn add(&self, writer: Box<dyn Write + Send>) -> PathBuf {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         waiting.added += 1;
         let url = match waiting.added {
             1 => PathBuf::from("writer://trace.json"),
@@ -71,7 +72,7 @@ impl Writers {
 
     /// Drops the writer of an output that receives no trace any more.
     pub(crate) fn remove(&self, output: &Path) {
-        let writer = self.lock().by_url.remove(output);
+        let writer = self.0.lock().by_url.remove(output);
         // It is the program's code, which may use this list.
         drop(writer);
     }
@@ -80,15 +81,11 @@ impl Writers {
     pub(crate) fn is_url(output: &Path) -> bool {
         output.to_str().and_then(split_scheme).is_some_and(|(scheme, _)| scheme == Writers::SCHEME)
     }
-
-    fn lock(&self) -> MutexGuard<'_, WaitingWriters> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl TraceSink for Writers {
     fn open(&self, url: &str) -> io::Result<Box<dyn Write + Send>> {
-        let writer = self.lock().by_url.remove(Path::new(url));
+        let writer = self.0.lock().by_url.remove(Path::new(url));
         writer.ok_or_else(|| io::Error::other("the writer has received a trace already; give each trace its own"))
     }
 }

@@ -11,6 +11,7 @@ use tracing::span::{Attributes, Id};
 use tracing::{Level, Subscriber, info, info_span};
 use tracing_kineto::activity::{Activity, ActivityType, ActivityTypes, Body, NO_ARGS, Track};
 use tracing_kineto::analysis::{Events, ReadOptions};
+use tracing_kineto::chrome::ChromeLayerBuilder;
 use tracing_kineto::integration::{CpuTraceBuilder, DeferredEvents};
 use tracing_kineto::memory::{self, Category, Device, Tracked};
 use tracing_kineto::{
@@ -96,6 +97,7 @@ fn program() -> Result<String, Box<dyn Error>> {
     let text = use_profiler(&profiler)?;
     use_allocator();
     use_own_records()?;
+    use_chrome();
     assert!(KinetoLayer::from_env()?.0.is_none() && KinetoLayer::try_from_env()?.0.is_none());
     assert!(Trace::of(|| work(0)).is_err());
     assert_ne!(tracing_kineto::thread_id(), 0);
@@ -106,6 +108,14 @@ fn program() -> Result<String, Box<dyn Error>> {
     drop(guard);
     profiler.start().expect_err("the guard is dropped");
     Ok(text)
+}
+
+/// Uses the API of tracing-chrome, with the default file.
+fn use_chrome() {
+    let (layer, guard) = ChromeLayerBuilder::new().include_args(true).build();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work(0));
+    guard.start_new(None);
+    guard.flush();
 }
 
 /// Does what a step does: two spans, one of which is entered out of order, events and values.
