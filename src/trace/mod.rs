@@ -577,7 +577,9 @@ impl Trace {
     }
 
     fn index(&self) -> &Index {
-        self.inner.index.get_or_init(|| Index::new(&self.inner.recorded, &self.inner.converter, &self.inner.progress))
+        let inner = &self.inner;
+        let read = || Index::new(&inner.recorded, &inner.converter, inner.info.async_spans, &inner.progress);
+        inner.index.get_or_init(read)
     }
 
     fn requests(&self) -> &Requests {

@@ -10,14 +10,15 @@ pub enum AsyncSpans {
     ///
     /// A span that is created once and entered for each call, such as a layer of a model, is not polled. A callsite's spans
     /// count as polled if one of them ended like a future's: it was entered once more to drop the future, usually right after
-    /// the last poll, and nothing was recorded inside.
+    /// the last poll, and nothing was recorded inside for 0.1 ms. That last slice is not drawn: it is the end of the track. A
+    /// sync span that is entered twice in a row, and does nothing, looks the same.
     ///
     /// If all spans of a callsite are still open, a span counts as polled if several threads entered it, or if a span inside
     /// it lasts from one enter to another. It must never have been entered twice at once, nor inside a span that is not its
     /// ancestor.
     #[default]
     Auto,
-    /// One slice for each poll, on the polling thread.
+    /// One slice for each enter, on the polling thread, also for the last one that drops a future.
     PerPoll,
     /// For spans polled more than once: one track, and no slices.
     ///

@@ -15,6 +15,7 @@
 
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::clock::Converter;
+use crate::config::AsyncSpans;
 use crate::time::Ticks;
 use crate::trace::recorded::Recorded;
 use kineto_trace::fallible::{List, Map, Set};
@@ -79,7 +80,7 @@ struct Span {
 /// The futures found in the records.
 #[derive(Debug, Default)]
 pub(super) struct FoundDrops {
-    /// The slices in which futures are dropped, in order.
+    /// The slices in which futures are dropped, in order, unless all are drawn.
     pub(super) slices: List<u64>,
     /// The callsites of the spans of futures.
     pub(super) sites: Set<u32>,
@@ -205,7 +206,7 @@ impl<'r> Drops<'r> {
         }
     }
 
-    pub(super) fn finish(mut self, ends: &Map<u64, Ticks>, converter: &Converter) -> FoundDrops {
+    pub(super) fn finish(mut self, ends: &Map<u64, Ticks>, converter: &Converter, how: AsyncSpans) -> FoundDrops {
         self.others.insert(self.lane, std::mem::take(&mut self.current));
         for (lane, slices) in std::mem::take(&mut self.others) {
             slices.open.into_iter().for_each(|entered| self.complete_slice(entered, lane));
@@ -245,7 +246,8 @@ impl<'r> Drops<'r> {
             }
         }
         sites.extend(cancelled.iter().map(|(site, _)| *site));
-        let mut slices: List<u64> = found.into_iter().collect();
+        // Without tracks, only the slice shows when a future was dropped, or the last call of a span that looks like one's.
+        let mut slices: List<u64> = found.into_iter().filter(|_| how != AsyncSpans::PerPoll).collect();
         slices.sort_unstable();
         let inside_others = self.spans.values().filter(|span| span.is_inside_others);
         let sync_sites: Set<u32> = inside_others.map(|span| span.last.site).collect();

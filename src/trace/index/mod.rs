@@ -12,6 +12,7 @@ use super::recorded::{Recorded, Window};
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Converter;
+use crate::config::AsyncSpans;
 use crate::fields::{Datum, Value, decode_values};
 use crate::memory::Category;
 use crate::time::Ticks;
@@ -107,8 +108,8 @@ impl Pairs {
 }
 
 impl Index {
-    /// Reads all records of a session.
-    pub(crate) fn new(recorded: &Recorded, converter: &Converter, progress: &Progress) -> Index {
+    /// Reads all records of a session, whose polled spans are drawn like that.
+    pub(crate) fn new(recorded: &Recorded, converter: &Converter, how: AsyncSpans, progress: &Progress) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (Set::default(), List::new(), List::new(), List::new());
         let (mut values, mut early, mut drops) = (List::new(), Set::default(), Drops::new(recorded));
@@ -172,7 +173,7 @@ impl Index {
         index.values = Pairs(last_values(recorded, &values));
         index.errors.0.sort_unstable();
         index.counts.0.sort_unstable();
-        let found = drops.finish(&index.ends, converter);
+        let found = drops.finish(&index.ends, converter, how);
         (index.drops, index.polled_sites) = (found.slices, found.sites);
         index.slices -= index.drops.len() as u64;
         index.find_tracks(recorded, &again, &closes);
@@ -513,7 +514,7 @@ mod tests {
     }
 
     fn index_of(recorded: &Recorded) -> Index {
-        Index::new(recorded, &Converter::of_nanoseconds(), &Progress::default())
+        Index::new(recorded, &Converter::of_nanoseconds(), AsyncSpans::Auto, &Progress::default())
     }
 
     #[test]
