@@ -57,9 +57,10 @@ thread_local! {
     static KNOWN: [Cell<KnownLabel>; KNOWN_SPANS] = const { [const { Cell::new((0, 0, 0)) }; KNOWN_SPANS] };
 }
 
-/// Returns what the thread knows at the place of a span.
-fn with_known<R>(span: u64, with: impl FnOnce(&Cell<KnownLabel>) -> R) -> Option<R> {
-    let place = usize::try_from(span).unwrap_or_default() % KNOWN_SPANS;
+/// Returns what the thread knows at the place of a recording's span. Two layers have other places for the same spans, whose
+/// ids differ by multiples of it.
+fn with_known<R>(span: u64, epoch: u64, with: impl FnOnce(&Cell<KnownLabel>) -> R) -> Option<R> {
+    let place = usize::try_from(span.wrapping_add(epoch.wrapping_mul(31))).unwrap_or_default() % KNOWN_SPANS;
     KNOWN.with(|known| known.get(place).map(with))
 }
 
@@ -84,7 +85,7 @@ where
         let Some(span) = ctx.span(id) else { return };
         let Some(known_as) = self.layer.recorded_span(&span, ctx) else { return };
         let epoch = self.layer.epoch();
-        let before = with_known(known_as, Cell::get).filter(|known| (known.0, known.1) == (known_as, epoch));
+        let before = with_known(known_as, epoch, Cell::get).filter(|known| (known.0, known.1) == (known_as, epoch));
         if if_unknown && before.is_some() {
             return;
         }
@@ -92,7 +93,7 @@ where
         let label = (known_as, epoch, hash_of(&texts));
         if before != Some(label) {
             self.layer.record_added(&span, &texts, ctx);
-            with_known(known_as, |known| known.set(label));
+            with_known(known_as, epoch, |known| known.set(label));
         }
     }
 }
