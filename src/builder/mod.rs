@@ -244,8 +244,8 @@ impl KinetoLayerBuilder {
 
     /// Writes the trace to `writer` as JSON, in place of a file.
     ///
-    /// It takes one trace, the first that is saved automatically, for example when the guard is dropped; then it is dropped.
-    /// A further trace is a reported error. For several traces, use [`sink`](Self::sink) or
+    /// It takes one trace, when the guard is dropped or the process exits; then it is dropped. A further trace is a reported
+    /// error, and [`flush`](crate::KinetoGuard::flush) is one at any time. For several traces, use [`sink`](Self::sink) or
     /// [`on_trace_ready`](Self::on_trace_ready).
     ///
     /// ```no_run

@@ -161,7 +161,7 @@ where
     ///
     /// # Panics
     ///
-    /// If the file cannot be created, or if another setting, such as one of the environment, is an error of
+    /// If the file cannot be created or belongs to another layer, or if another setting, such as one of the environment, is an error of
     /// [`KinetoLayerBuilder::build`](crate::KinetoLayerBuilder::build).
     pub fn build(self) -> (ChromeLayer<S>, FlushGuard) {
         let writers = Writers::default();

@@ -4,11 +4,12 @@ use super::background::{limit_saves, wait_for_saves};
 use super::observer::SessionEvent;
 use super::requests::REQUEST_IS_RECORDING;
 use super::saving::{Patience, PendingWrite};
-use super::{Session, Status, lock_within};
+use super::{Session, Status, WriterUse, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::live::LiveFile;
 use crate::os::{exit, fork, platform, signal};
+use crate::write::sink::Writers;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -53,7 +54,8 @@ pub(crate) fn newest_session() -> Option<Arc<Session>> {
 ///
 /// For panic hooks, signal tasks and code that ends the process without dropping the guard; `process::exit` calls it by
 /// itself. It waits at most `flush_timeout` for all files together; a file that would take longer is closed early, with the
-/// rows written by then. It does nothing in a forked child, nor for recordings without an output.
+/// rows written by then. It does nothing in a forked child, nor for recordings without an output or with a
+/// [`writer`](crate::KinetoLayerBuilder::writer), which takes one trace, at the end.
 pub fn flush_all() {
     if !platform::CAN_RECORD {
         return;
@@ -168,13 +170,14 @@ impl Session {
     ///
     /// With `at_end`, the program decides nothing more, and its settings may say that no file is written.
     fn begin_flush(&self, deadline: Instant, at_end: bool) -> Result<Option<PendingFlush>, Error> {
-        let Some(path) = self.output_path() else { return Ok(None) };
+        let Some(path) = self.output_path().filter(|path| at_end || !Writers::is_url(path)) else { return Ok(None) };
         let (trace, live) = self.recording.with_live_file(|| self.recording.snapshot());
         let trace = trace?;
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
         }
-        if self.why_empty(&trace).is_some() || at_end && !self.writes_at_end() {
+        let is_wanted = !at_end || self.writes_at_end() && self.may_write(&path, WriterUse::Exit);
+        if self.why_empty(&trace).is_some() || !is_wanted {
             return Ok(None);
         }
         let begun = self.writes.begin_write(trace, path, Patience::Until(deadline))?;
@@ -184,6 +187,10 @@ impl Session {
     /// Writes what was recorded so far to the output.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let output = self.output_now("flush")?;
+        if Writers::is_url(&output) {
+            let why = "its writer takes one trace, at the end; use `snapshot` and `save` for what was recorded so far";
+            return Err(Error::new(ErrorKind::Config, format!("cannot flush: {why}")));
+        }
         self.recording.snapshot()?.save_all(&output)
     }
 

@@ -57,7 +57,7 @@ use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::trace::Trace;
 use crate::write::file;
-use crate::write::sink::Sinks;
+use crate::write::sink::{Sinks, Writers};
 use kineto_trace::fallible;
 use live::LiveControl;
 use memory_profile::MemoryProfile;
@@ -92,6 +92,8 @@ pub(crate) struct Session {
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
     claim: fork::Own<Option<OutputClaim>>,
+    /// The last writer that was given its trace, and by whom.
+    given: fork::Own<Option<(PathBuf, WriterUse)>>,
     /// The process that created the session.
     process: u32,
 }
@@ -100,6 +102,15 @@ pub(crate) struct Session {
 pub(crate) struct NextOutput {
     path: PathBuf,
     claim: Option<OutputClaim>,
+}
+
+/// Why a writer is given its only trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriterUse {
+    /// The guard was dropped.
+    Guard,
+    /// The process ends, perhaps while its guard is dropped.
+    Exit,
 }
 
 /// A session's state.
@@ -149,6 +160,7 @@ impl Session {
             spill,
             is_unguarded: AtomicBool::new(false),
             claim: fork::Own::default(),
+            given: fork::Own::default(),
             process: std::process::id(),
         });
         session.triggers.set_session(&session);
@@ -191,6 +203,15 @@ impl Session {
     pub(crate) fn set_output(&self, next: NextOutput) -> Option<OutputClaim> {
         self.settings.set_output(Output::Exact(next.path));
         std::mem::replace(&mut *self.claim.lock(), next.claim)
+    }
+
+    /// Returns whether an output may be written now: a writer has its trace already if the process ends while its guard is dropped.
+    pub(crate) fn may_write(&self, output: &Path, by: WriterUse) -> bool {
+        if !Writers::is_url(output) {
+            return true;
+        }
+        let before = self.given.lock().replace((output.to_owned(), by));
+        before.is_none_or(|(given, to)| given != output || to == by)
     }
 
     /// Returns the output with its placeholders replaced by these values.

@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
 use crate::text::count_with_noun;
 use crate::trace::Trace;
+use crate::write::sink::Sinks;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,7 +186,9 @@ pub(super) fn save_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
 /// Saves to `path` by `save`; a panic is an error.
 pub(super) fn contain_panics<R>(path: &Path, save: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
     catch_unwind(AssertUnwindSafe(save)).unwrap_or_else(|_| {
-        let text = format!("{} was not written: its writer panicked; please report this", path.display());
+        let is_ours = Sinks::is_file(path);
+        let what = if is_ours { "its writer panicked; please report this" } else { "the program's writer panicked" };
+        let text = format!("{} was not written: {what}", path.display());
         Err(Error::new(ErrorKind::Handler, text))
     })
 }

@@ -114,6 +114,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     }),
     ("abort", |folder| abort(folder, false)),
     ("abort_flushed", |folder| abort(folder, true)),
+    ("flush_writer", flush_writer),
     ("finish", finish),
     ("finish_unused", |folder| {
         let guard = record(folder);
@@ -279,6 +280,15 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.status.signal(), Some(libc::SIGABRT), "{}", played.stderr);
         assert_eq!((played.output().slices("work"), played.output().slices("open")), (1, 1));
     }),
+    ("flush_all_leaves_a_writer_its_trace", || {
+        let played = play("flush_writer").succeeded();
+        assert_eq!(
+            (played.file(OUTPUT).slices("work"), played.stderr.contains("ERROR")),
+            (2, false),
+            "{}",
+            played.stderr
+        );
+    }),
     ("finished_guard_writes_no_file", || {
         let played = play("finish").succeeded();
         assert_eq!(played.files(), ["saved.json"], "{}", played.stderr);
@@ -389,6 +399,16 @@ fn abort(folder: &Path, flush: bool) {
     let _open = tracing::info_span!("open").entered();
     work();
     panic!("into the hook");
+}
+
+fn flush_writer(folder: &Path) {
+    let file = std::fs::File::create(folder.join(OUTPUT)).unwrap();
+    let (layer, guard) = KinetoLayer::builder().writer(file).build().unwrap();
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).unwrap();
+    work();
+    tracing_kineto::flush_all();
+    assert_eq!(guard.flush().unwrap_err().kind(), ErrorKind::Config);
+    work();
 }
 
 fn finish(folder: &Path) {

@@ -83,7 +83,10 @@ fn panic_of_a_background_save_is_its_error() {
     let trace = trace_with(|builder| builder.sink("broken", open));
     let save = trace.save_in_background("broken://a.json").unwrap();
     let error = save.wait().unwrap_err();
-    assert!(error.kind() == ErrorKind::Handler && error.to_string().contains("panicked"), "{error}");
+    assert!(
+        error.kind() == ErrorKind::Handler && error.to_string().contains("the program's writer panicked"),
+        "{error}"
+    );
 }
 
 /// Checks the reports of a save of `trace` to a plain file of that size.
