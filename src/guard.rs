@@ -57,7 +57,9 @@ impl KinetoGuard {
     /// If `build` began a schedule, the first call that finds a subscriber begins the annotation of the first step, on the
     /// calling thread: call it after the layer is installed.
     pub fn profiler(&self) -> Profiler {
-        self.session.get().into_iter().for_each(|session| session.annotate_late());
+        if let Some(session) = self.session.get() {
+            session.annotate_late();
+        }
         Profiler::new(self.session.clone())
     }
 
@@ -242,7 +244,9 @@ fn write_recording(
         (Some(parts), path, _) => session.write_parts(&parts, Some(trace), path.as_deref()),
         (None, Some(path), None) => session.writes.write_in_time(trace, path, session.settings.patience()),
         (None, _, why) => {
-            why.iter().for_each(|why| diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)));
+            if let Some(why) = &why {
+                diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why));
+            }
             Ok(())
         }
     };

@@ -446,7 +446,9 @@ impl Profiler {
 
     /// Adds a text to the header of each recording that starts from now on.
     pub fn preset_metadata(&self, key: &str, value: &str) {
-        self.session.get().into_iter().for_each(|session| session.recording.header_presets().add_text(key, value));
+        if let Some(session) = self.session.get() {
+            session.recording.header_presets().add_text(key, value);
+        }
     }
 
     /// Returns whether a recording is idle, prepared, recording or paused.

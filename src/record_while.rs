@@ -27,7 +27,9 @@ impl fmt::Debug for RecordWhile {
 
 impl RecordWhile {
     pub(crate) fn new(session: SessionHandle, name: &str) -> RecordWhile {
-        session.get().into_iter().for_each(|session| session.recording.wait_for_span());
+        if let Some(session) = session.get() {
+            session.recording.wait_for_span();
+        }
         RecordWhile { session, name: name.to_owned() }
     }
 

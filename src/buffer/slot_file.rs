@@ -186,7 +186,9 @@ impl SlotFile {
         if !self.file.is_own() || self.is_kept.load(Ordering::Acquire) {
             return;
         }
-        self.entry(slot).first().into_iter().for_each(|kind| kind.store(0, Ordering::Release));
+        if let Some(kind) = self.entry(slot).first() {
+            kind.store(0, Ordering::Release);
+        }
         let start = slots_start(self.slots) + slot * SLOT_WORDS;
         self.file.release(start..start + SLOT_WORDS);
         let _ = self.free.push(slot);

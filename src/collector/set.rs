@@ -147,10 +147,14 @@ impl CollectorSet {
     pub(crate) fn begin_recording(&self, live: Option<&Arc<LiveFile>>) {
         for (number, each) in (0..).zip(&*self.lock_started()) {
             each.sink.discard_early_records();
-            live.into_iter().for_each(|live| each.sink.set_live(live.clone(), number));
+            if let Some(live) = live {
+                each.sink.set_live(live.clone(), number);
+            }
         }
         self.read_clocks();
-        live.into_iter().for_each(|live| self.note_all(live));
+        if let Some(live) = live {
+            self.note_all(live);
+        }
     }
 
     /// Notes in a live file what belongs to collectors, except their records.

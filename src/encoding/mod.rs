@@ -216,7 +216,9 @@ impl<T: Encoded, E: Encoded> Encoded for Result<T, E> {
 impl<T: Encoded> Encoded for Option<T> {
     fn encode(&self, out: &mut List<u8>) {
         self.is_some().encode(out);
-        self.iter().for_each(|value| value.encode(out));
+        if let Some(value) = &self {
+            value.encode(out);
+        }
     }
 
     fn decode(from: &mut &[u8]) -> Option<Self> {

@@ -255,7 +255,9 @@ where
             if self.has_observers() {
                 observe::record_values(&self.recorder, id, values, &ctx);
             }
-            self.hook_if_recorded(epoch).into_iter().for_each(|hook| self.record_values(id, values, &ctx, hook));
+            if let Some(hook) = self.hook_if_recorded(epoch) {
+                self.record_values(id, values, &ctx, hook);
+            }
         }
     }
 

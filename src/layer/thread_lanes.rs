@@ -187,7 +187,9 @@ pub(crate) fn install_chunk(recorder: &Recorder, epoch: u64) {
         Some(owned.install_chunk(&lane.0, chunk))
     });
     // The previous chunk, outside of the borrow.
-    before.ok().flatten().flatten().into_iter().for_each(|chunk| recorder.retire_chunk(chunk));
+    if let Some(chunk) = before.ok().flatten().flatten() {
+        recorder.retire_chunk(chunk);
+    }
 }
 
 /// Removes the thread's lane for that epoch.

@@ -99,7 +99,9 @@ fn keep_decision(decision: Decision) {
     DECISIONS.with(|known| {
         let own = known.iter().find(|known| known.get().layer == decision.layer);
         let place = own.or_else(|| known.iter().min_by_key(|known| known.get().recording));
-        place.into_iter().for_each(|place| place.set(decision));
+        if let Some(place) = place {
+            place.set(decision);
+        }
     });
 }
 

@@ -251,8 +251,12 @@ impl JournalText {
         let header = file.header();
         let length = LENGTHS.get((self.generation & 1) as usize).and_then(|at| header.get(*at));
         // Release: what was written precedes the length, and the length the generation.
-        length.into_iter().for_each(|place| place.store(self.length as u64, Ordering::Release));
-        header.get(GENERATION).into_iter().for_each(|place| place.store(self.generation, Ordering::Release));
+        if let Some(place) = length {
+            place.store(self.length as u64, Ordering::Release);
+        }
+        if let Some(place) = header.get(GENERATION) {
+            place.store(self.generation, Ordering::Release);
+        }
     }
 
     fn word(&self, at: usize) -> u64 {

@@ -151,7 +151,9 @@ impl JournalEntry<'_> {
         let removes = if body.is_some() { 0 } else { REMOVES };
         attempt(|| {
             let mut bytes = List::new();
-            body.into_iter().for_each(|encode| encode(&mut bytes));
+            if let Some(encode) = body {
+                encode(&mut bytes);
+            }
             let length = u32::try_from(bytes.len()).ok()?;
             let mut words = Vec::new();
             words.try_reserve_exact(HEAD_WORDS + bytes.len().div_ceil(8)).ok()?;

@@ -104,7 +104,9 @@ impl QueueState {
             {
                 self.words -= queued.len() - HEAD_WORDS;
                 queued.truncate(HEAD_WORDS);
-                queued.first_mut().into_iter().for_each(|place| *place = *first);
+                if let Some(place) = queued.first_mut() {
+                    *place = *first;
+                }
             }
         }
         true

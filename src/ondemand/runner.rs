@@ -226,7 +226,9 @@ impl Runner {
         let mut machine = self.lock_machine();
         let action = if machine.in_session() == id { machine.cancel_current(why) } else { None };
         drop(machine);
-        action.into_iter().for_each(|action| self.perform_action(session, action));
+        if let Some(action) = action {
+            self.perform_action(session, action);
+        }
     }
 
     /// Performs all due actions; with `begins`, an iteration of the program waits for them.
@@ -398,7 +400,9 @@ impl RequestHandler for Runner {
         let mut has_ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*has_ended {
             // A trace is registered only when its recording has ended.
-            session.iter().for_each(|session| session.writes.limit_writers(patience));
+            if let Some(session) = &session {
+                session.writes.limit_writers(patience);
+            }
             let left = wait.time_left(session.as_ref().map_or(0, |session| session.writes.progress_steps()));
             if left.is_zero() {
                 drop(has_ended);

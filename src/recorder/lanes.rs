@@ -128,7 +128,9 @@ impl LaneRegistry {
         };
         let number = known.next;
         known.next += 1;
-        Arc::get_mut(&mut row).into_iter().for_each(|row| row.number = number);
+        if let Some(row) = Arc::get_mut(&mut row) {
+            row.number = number;
+        }
         known.lanes.push(LaneEntry { row, is_kernels_name, until: None });
         known.live.push((frames, number));
         drop(known);
@@ -167,7 +169,9 @@ impl LaneRegistry {
         }
         known.left.extend_from_slice(&left);
         drop(known);
-        ended.into_iter().for_each(|number| self.note_lane(number));
+        if let Some(number) = ended {
+            self.note_lane(number);
+        }
     }
 
     /// Returns the time before which lanes must have ended to be dropped now, if that is due; `horizon` is that of the records.

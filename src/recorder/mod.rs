@@ -439,7 +439,9 @@ impl Recorder {
             devices.drop_blocks(at);
         }
         buffers.ring.evict(&buffers.pool, until, || self.live_ids());
-        buffers.ring.horizon().into_iter().for_each(|horizon| devices.drop_blocks(horizon.max(until)));
+        if let Some(horizon) = buffers.ring.horizon() {
+            devices.drop_blocks(horizon.max(until));
+        }
         self.drop_ended_lanes();
     }
 
@@ -447,7 +449,9 @@ impl Recorder {
     fn drop_ended_lanes(&self) {
         let buffers = self.buffers();
         let due = buffers.ring.horizon().and_then(|horizon| buffers.lanes.begin_drop(horizon, Instant::now()));
-        due.into_iter().for_each(|before| buffers.lanes.drop_ended(before, &buffers.ring.used_lanes(&buffers.pool)));
+        if let Some(before) = due {
+            buffers.lanes.drop_ended(before, &buffers.ring.used_lanes(&buffers.pool));
+        }
     }
 
     /// Returns how many bytes of complete chunks there are.
@@ -538,7 +542,9 @@ impl Recorder {
         let is_reusable = chunk.epoch() == self.epoch() && chunk.committed_len() < REUSABLE_BELOW;
         let left = (chunk, clock::now());
         let rejected = if is_reusable { self.buffers().partly_filled.push(left).err() } else { Some(left) };
-        rejected.into_iter().for_each(|(chunk, _)| self.retire_chunk(chunk));
+        if let Some((chunk, _)) = rejected {
+            self.retire_chunk(chunk);
+        }
     }
 
     /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.

@@ -262,7 +262,9 @@ impl RetainedRecords {
         let found = self.records.get(&key);
         let place = found.and_then(|record| record.slots.get(record.at));
         // Relaxed: the word is independent; a trace that reads it sees the old or the new one.
-        place.into_iter().for_each(|[_, _, word, _]| word.store(end.0, Ordering::Relaxed));
+        if let Some([_, _, word, _]) = place {
+            word.store(end.0, Ordering::Relaxed);
+        }
         let is_found = place.is_some();
         if is_found {
             self.mark_changed(key);

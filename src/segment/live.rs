@@ -291,7 +291,9 @@ impl LiveContents {
             collection.latest = collection.latest.max(latest);
             let open = collection.windows.last_mut().filter(|window| window.1 >= last);
             let latest = converter.ticks_at(latest);
-            open.into_iter().for_each(|window| window.1 = latest);
+            if let Some(window) = open {
+                window.1 = latest;
+            }
             collection.uncut_window = collection.uncut_window.map(|(start, end)| (start, end.max(latest)));
         }
         let collections = collections.into_iter().map(|(_, collection)| collection).collect();
@@ -314,7 +316,9 @@ impl LiveContents {
         for part in &in_chunks {
             for record in part.records().records_from(0).filter(|record| record.head.tag == Tag::Slice) {
                 let chunk = self.parts.range(..=record.id()).next_back();
-                chunk.into_iter().for_each(|(_, chunk)| chunk.set_end(record.id(), record.words[1]));
+                if let Some((_, chunk)) = chunk {
+                    chunk.set_end(record.id(), record.words[1]);
+                }
             }
         }
         retained

@@ -79,7 +79,9 @@ impl TraceContents<'_> {
     fn info_with_late(&self) -> TraceInfo {
         let mut info = self.info.clone();
         let late = info.losses.get_mut(Loss::Late as usize);
-        late.into_iter().for_each(|late| *late = late.saturating_add(self.recorded.committed_late()));
+        if let Some(late) = late {
+            *late = late.saturating_add(self.recorded.committed_late());
+        }
         info
     }
 }

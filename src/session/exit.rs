@@ -142,7 +142,9 @@ fn flush_sessions(
         let trace = write.trace().clone();
         match write.wait() {
             Ok(()) if trace.progress().file_cut().is_none_or(|cut| cut.is_at_size_limit()) => {
-                live.iter().for_each(|live| written(live));
+                if let Some(live) = &live {
+                    written(live);
+                }
             }
             Ok(()) => {}
             Err(error) => failed(error),

@@ -27,7 +27,9 @@ impl LiveControl {
         let LiveGaps { entries, slots, has_room_again } = live.maintain();
         if has_room_again {
             recorder.note_tables();
-            self.session.get().and_then(Weak::upgrade).iter().for_each(|session| session.recording.note_windows());
+            if let Some(session) = &self.session.get().and_then(Weak::upgrade) {
+                session.recording.note_windows();
+            }
         }
         if entries + slots > 0 && !self.is_reported.swap(true, Ordering::Relaxed) {
             let missed = count_with_noun(entries + slots, "part");

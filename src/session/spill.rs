@@ -256,7 +256,9 @@ impl SpillControl {
             let written = catch_unwind(AssertUnwindSafe(write));
             writing.end_write(written.unwrap_or_else(|_| Err("a panic; please report this".to_owned())));
             // Another one may be due.
-            session.upgrade().iter().for_each(|session| session.recorder.pool().wake_helper());
+            if let Some(session) = &session.upgrade() {
+                session.recorder.pool().wake_helper();
+            }
         };
         if let Err(error) = std::thread::Builder::new().name("kineto-spill".into()).spawn(write) {
             recording.end_write(Err(format!("cannot start a thread: {error}; end other threads")));
@@ -414,7 +416,9 @@ impl SpilledRecording {
             let _ = file_lock::try_lock(&lock);
             writeln!(lock, "{}", std::process::id()).map(|()| lock)
         });
-        part.contents().recorded.shared_live().iter().for_each(|live| link_live_file(live, &path));
+        if let Some(live) = &part.contents().recorded.shared_live() {
+            link_live_file(live, &path);
+        }
         let lock = lock.map_err(|error| {
             let _ = fs::remove_dir_all(&path);
             failed(error)

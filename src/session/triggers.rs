@@ -115,7 +115,9 @@ impl DumpControl {
                 self.state.lock().pending = None;
                 let error = Error::io("start a thread for", Path::new("a dump"), error, "end other threads");
                 let session = self.session.get().and_then(Weak::upgrade);
-                session.iter().for_each(|session| report_failure(session, &trigger.cause, error.clone()));
+                if let Some(session) = &session {
+                    report_failure(session, &trigger.cause, error);
+                }
             }
         }
     }

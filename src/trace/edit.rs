@@ -78,13 +78,17 @@ impl Args for EventEdit<'_> {
             match changed {
                 Some(((_, value), replaced)) => {
                     *replaced = true;
-                    value.iter().for_each(|value| each(key, value.as_arg_value()));
+                    if let Some(value) = &value {
+                        each(key, value.as_arg_value());
+                    }
                 }
                 None => each(key, value),
             }
         });
         for ((key, value), _) in self.args.iter().zip(replaced).filter(|(_, replaced)| !replaced) {
-            value.iter().for_each(|value| each(key, value.as_arg_value()));
+            if let Some(value) = &value {
+                each(key, value.as_arg_value());
+            }
         }
     }
 }

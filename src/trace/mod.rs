@@ -334,7 +334,9 @@ impl Trace {
 
     /// Sets the output that the trace replaces, which a warning names if the trace is dropped unused.
     pub(crate) fn hand_out(self, output: Option<PathBuf>) -> Trace {
-        output.into_iter().for_each(|output| drop(self.inner.unwritten.set(output)));
+        if let Some(output) = output {
+            drop(self.inner.unwritten.set(output));
+        }
         self
     }
 

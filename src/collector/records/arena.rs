@@ -30,9 +30,13 @@ impl Arena {
     /// Replaces the words of each block by what `change` returns, if anything.
     pub(super) fn for_each_block(&mut self, mut change: impl FnMut(&[u64]) -> Option<Vec<u64>>) {
         for block in &mut self.full {
-            change(&block.words).into_iter().for_each(|words| block.words = Arc::new(words));
+            if let Some(words) = change(&block.words) {
+                block.words = Arc::new(words);
+            }
         }
-        change(&self.open).into_iter().for_each(|words| self.open = words);
+        if let Some(words) = change(&self.open) {
+            self.open = words;
+        }
     }
 
     /// Returns whether that many words fit into the open block.

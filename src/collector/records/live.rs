@@ -109,7 +109,9 @@ impl LiveRecords {
                 copy.set_place(self.collector << 8 | number as u64, copies.begun);
                 copies.blocks.push_back(copy);
             }
-            copies.blocks.get_mut(at).into_iter().for_each(|copy| copy.copy_words(block));
+            if let Some(copy) = copies.blocks.get_mut(at) {
+                copy.copy_words(block);
+            }
         }
     }
 

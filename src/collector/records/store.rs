@@ -403,7 +403,9 @@ impl StoreState {
                     self.count_lost(Loss::NotSpilled, block_entries(number, &block).count() as u64);
                 }
                 self.count_removed(number, &block);
-                self.dropped.get_mut(number).into_iter().for_each(|dropped| *dropped += 1);
+                if let Some(dropped) = self.dropped.get_mut(number) {
+                    *dropped += 1;
+                }
                 self.held.push(block);
             }
         }

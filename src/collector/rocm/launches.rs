@@ -78,7 +78,9 @@ impl PendingLaunches {
         self.sequence += 1;
         self.add_to_counts(launch);
         let before = self.by_id.insert(correlation, (self.sequence, launch));
-        before.into_iter().for_each(|(_, before)| self.subtract_from_counts(before));
+        if let Some((_, before)) = before {
+            self.subtract_from_counts(before);
+        }
         self.order.push_back((correlation, self.sequence));
         if self.order.len() > MOST
             && let Some((oldest, sequence)) = self.order.pop_front()

@@ -268,7 +268,9 @@ impl<L: ManagementLibrary> Collector for Telemetry<L> {
             return Err(Unavailable::library_in_use(L::LIBRARY));
         }
         let (rate, note) = effective_rate(&selection.options);
-        note.into_iter().for_each(|note| sink.note(note));
+        if let Some(note) = note {
+            sink.note(note);
+        }
         let can = capabilities(&*library);
         let recording = TelemetryRecording::start(library, found, Duration::from_secs(1) / rate, sink)?;
         Ok((can, Box::new(recording)))

@@ -69,7 +69,9 @@ impl SessionRecording {
         let of_devices = contents.collections.iter().flat_map(|each| each.records.losses.iter().copied());
         for (loss, count) in of_host.into_iter().chain(of_devices) {
             let place = losses.get_mut(loss as usize);
-            place.into_iter().for_each(|place| *place = place.saturating_add(count));
+            if let Some(place) = place {
+                *place = place.saturating_add(count);
+            }
         }
         let noted = LiveFile::entry(JournalKind::PartLosses, part_key(part), |out| losses.encode(out));
         // Together: else they would be shown twice, or not at all.
@@ -91,7 +93,9 @@ impl SessionRecording {
 /// Removes the losses of a part, which are on disk with it.
 pub(in crate::session) fn forget_part_losses(part: &Trace) {
     let live = part.contents().recorded.shared_live();
-    live.into_iter().for_each(|live| live.remove(JournalKind::PartLosses, part_key(part)));
+    if let Some(live) = live {
+        live.remove(JournalKind::PartLosses, part_key(part));
+    }
 }
 
 /// Identifies a part: by the end of its trace, and the first id of its records, if parts end at the same time.

@@ -139,7 +139,9 @@ impl RecordingWindows {
             return;
         }
         let end = self.record_anchor();
-        closing.iter().for_each(|(epoch, start)| self.recorder.note_window(*epoch, *start, Some(end)));
+        if let Some((epoch, start)) = &closing {
+            self.recorder.note_window(*epoch, *start, Some(end));
+        }
         host.windows.extend(closing.map(|(epoch, start)| Window::new(epoch, start, end)));
         unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| (start, end))));
         self.note_devices(state);
@@ -151,7 +153,9 @@ impl RecordingWindows {
         for window in &state.host.windows {
             self.recorder.note_window(window.epoch, window.start, Some(window.end));
         }
-        state.host.open.iter().for_each(|(epoch, start)| self.recorder.note_window(*epoch, *start, None));
+        if let Some((epoch, start)) = &state.host.open {
+            self.recorder.note_window(*epoch, *start, None);
+        }
         for (collector, device) in (0..).zip(&state.devices) {
             for (number, (start, end)) in (0..).zip(&device.windows) {
                 live.put_value(JournalKind::DeviceWindow, (collector, number), &(*start, Some(*end)));

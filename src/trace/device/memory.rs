@@ -65,7 +65,9 @@ fn find_callers(changes: &mut [MemoryChange], records: &CollectionRecords<'_>, l
     let asked: List<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
     let answers = if asked.is_empty() { List::new() } else { spans.innermost_slices(&asked) };
     for ((.., number), slice) in questions.iter().zip(answers) {
-        changes.get_mut(*number).into_iter().for_each(|change| change.slice = slice);
+        if let Some(change) = changes.get_mut(*number) {
+            change.slice = slice;
+        }
     }
 }
 

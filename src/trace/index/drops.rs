@@ -143,7 +143,9 @@ impl<'r> Drops<'r> {
 
     /// Counts a record for the slice entered last, if the record is inside it.
     fn count_in(&mut self, is_in: impl Fn(&Entered) -> bool) {
-        self.current.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
+        if let Some(around) = self.current.open.last_mut().filter(|around| is_in(around)) {
+            around.records += 1;
+        }
     }
 
     fn enter_slice(&mut self, slice: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {

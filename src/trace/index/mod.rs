@@ -323,7 +323,9 @@ impl Index {
         // A single slice that is not its span's first: the earlier ones were not recorded.
         tracks.retain(|_, track| track.polls > 1);
         for span in closes {
-            tracks.get_mut(span).into_iter().for_each(|track| track.is_closed = true);
+            if let Some(track) = tracks.get_mut(span) {
+                track.is_closed = true;
+            }
         }
         for drop in self.drops.iter().filter_map(|slice| recorded.find_record(*slice)) {
             if let (Some(track), Some(window)) = (tracks.get_mut(&drop.span_id()), recorded.window_around(&drop)) {

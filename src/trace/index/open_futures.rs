@@ -33,7 +33,9 @@ pub(super) fn open_futures(recorded: &Recorded, index: &Index, undecided: &Set<u
     let of_interest = undecided.iter().copied().chain(children.iter().map(|(span, _)| *span));
     let mut polls: Map<u64, List<Poll>> = of_interest.map(|span| (span, List::new())).collect();
     index.for_each_thread_slice(recorded, |thread, record, start, end| {
-        polls.get_mut(&record.span_id()).into_iter().for_each(|polls| polls.push(Poll { thread, start, end }));
+        if let Some(polls) = polls.get_mut(&record.span_id()) {
+            polls.push(Poll { thread, start, end });
+        }
     });
     polls.values_mut().for_each(|polls| polls.sort_unstable_by_key(|poll| (poll.start, poll.end)));
     let polls = |span: u64| polls.get(&span).map_or(&[] as &[Poll], |polls| polls);

@@ -137,7 +137,9 @@ impl RequestCache {
     }
 
     fn put(&mut self, span: u64, request: Option<u64>) {
-        self.0.get_mut(cache_slot(span)).into_iter().for_each(|slot| *slot = (span, request));
+        if let Some(slot) = self.0.get_mut(cache_slot(span)) {
+            *slot = (span, request);
+        }
     }
 }
 

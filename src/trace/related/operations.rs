@@ -119,6 +119,8 @@ fn declines_modules(args: &dyn Args) -> bool {
 impl Args for InModules<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         each(MODULES, ArgValue::Str(&self.modules));
-        self.marks.iter().for_each(|marks| marks.visit(each));
+        if let Some(marks) = &self.marks {
+            marks.visit(each);
+        }
     }
 }

@@ -327,7 +327,9 @@ impl Args for SliceMarks<'_> {
         if let Some(request) = self.request {
             each("request id", ArgValue::U64(request));
         }
-        self.extra_args.iter().for_each(|extra_args| extra_args.visit(each));
+        if let Some(extra_args) = &self.extra_args {
+            extra_args.visit(each);
+        }
     }
 }
 

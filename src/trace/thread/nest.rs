@@ -110,7 +110,9 @@ impl OtherRows {
     fn close_until(&mut self, by: Timestamp) {
         while let Some(Reverse((_, row))) = self.ends.peek().copied().filter(|Reverse((end, _))| *end <= by) {
             self.ends.pop();
-            self.rows.get_mut(row).into_iter().for_each(|row| row.close_until(by));
+            if let Some(row) = self.rows.get_mut(row) {
+                row.close_until(by);
+            }
             self.update_tree(row);
         }
     }
@@ -153,11 +155,15 @@ impl OtherRows {
         }
         let Some(free) = self.rows.get(row).map(Row::free_until) else { return };
         let mut node = self.free_until.len() / 2 + row;
-        self.free_until.get_mut(node).into_iter().for_each(|at| *at = free);
+        if let Some(at) = self.free_until.get_mut(node) {
+            *at = free;
+        }
         while node > 1 {
             node /= 2;
             let below = self.free_until.get(2 * node).max(self.free_until.get(2 * node + 1)).copied();
-            self.free_until.get_mut(node).zip(below).into_iter().for_each(|(at, below)| *at = below);
+            if let Some((at, below)) = self.free_until.get_mut(node).zip(below) {
+                *at = below;
+            }
         }
     }
 }
