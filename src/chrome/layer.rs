@@ -1,5 +1,6 @@
 //! The layer: this crate's own, with names and categories from the program's functions.
 
+use crate::callsite::NAME_FIELD;
 use crate::layer::KinetoLayer;
 use std::cell::Cell;
 use std::fmt;
@@ -33,17 +34,34 @@ where
     labels: Labels<S>,
 }
 
-/// The functions whose texts are fields of every span and event, in the order of these fields.
-pub(super) struct Labels<S>(pub(super) Vec<NameFn<S>>)
+/// Fields of every span and event, and the functions that return their texts, in the same order.
+pub(super) struct Labels<S>
 where
-    S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync;
+    S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
+{
+    pub(super) fields: &'static [&'static str],
+    functions: Vec<NameFn<S>>,
+}
+
+/// The argument that holds the text of `category_fn`.
+const CATEGORY_FIELD: &str = "category";
 
 impl<S> Labels<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
 {
+    pub(super) fn new(name: Option<NameFn<S>>, category: Option<NameFn<S>>) -> Labels<S> {
+        let fields: &[&str] = match (&name, &category) {
+            (None, None) => &[],
+            (Some(_), None) => &[NAME_FIELD],
+            (None, Some(_)) => &[CATEGORY_FIELD],
+            (Some(_), Some(_)) => &[NAME_FIELD, CATEGORY_FIELD],
+        };
+        Labels { fields, functions: name.into_iter().chain(category).collect() }
+    }
+
     fn texts_for(&self, labelled: &EventOrSpan<'_, '_, S>) -> Vec<String> {
-        self.0.iter().map(|label| label(labelled)).collect()
+        self.functions.iter().map(|text_for| text_for(labelled)).collect()
     }
 }
 
@@ -74,7 +92,7 @@ where
 
     /// Returns whether there is a recording that needs texts.
     fn needs_labels(&self) -> bool {
-        !self.labels.0.is_empty() && self.layer.epoch() != 0
+        !self.labels.fields.is_empty() && self.layer.epoch() != 0
     }
 
     /// Records the texts of a span, unless the recording has the same.

@@ -26,7 +26,6 @@ mod layer;
 pub use guard::FlushGuard;
 pub use layer::{ChromeLayer, EventOrSpan};
 
-use crate::callsite::NAME_FIELD;
 use crate::config::AsyncSpans;
 use crate::layer::KinetoLayer;
 use crate::write::sink::Writers;
@@ -37,9 +36,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tracing_core::{LevelFilter, Subscriber};
 use tracing_subscriber::registry::LookupSpan;
-
-/// The argument that holds the result of [`category_fn`](ChromeLayerBuilder::category_fn).
-const CATEGORY_FIELD: &str = "category";
 
 /// Configures a [`ChromeLayer`], like the builder of that name in tracing-chrome.
 #[must_use = "call `build` to get a layer"]
@@ -170,6 +166,7 @@ where
             Some(ChromeOutput::File(path)) => path,
             Some(ChromeOutput::Writer(writer)) => writers.add(writer),
         };
+        let labels = Labels::new(self.name_fn, self.category_fn);
         let builder = KinetoLayer::builder()
             .with_args(self.include_args)
             .with_location(self.include_locations)
@@ -178,12 +175,7 @@ where
                 TraceStyle::Threaded => AsyncSpans::PerPoll,
                 TraceStyle::Async => AsyncSpans::Both,
             })
-            .added_fields(match (&self.name_fn, &self.category_fn) {
-                (None, None) => &[],
-                (Some(_), None) => &[NAME_FIELD],
-                (None, Some(_)) => &[CATEGORY_FIELD],
-                (Some(_), Some(_)) => &[NAME_FIELD, CATEGORY_FIELD],
-            })
+            .added_fields(labels.fields)
             .sink(Writers::SCHEME, writers.clone())
             .output(output.as_path());
         let (layer, guard) = match builder.build() {
@@ -191,7 +183,6 @@ where
             #[expect(clippy::panic, reason = "as in tracing-chrome, whose `build` returns no error")]
             Err(error) => panic!("the trace cannot be recorded: {error}"),
         };
-        let labels = Labels(self.name_fn.into_iter().chain(self.category_fn).collect());
         (ChromeLayer::new(layer, labels), FlushGuard::new(guard, writers, output))
     }
 }
