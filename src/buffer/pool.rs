@@ -17,7 +17,7 @@ const READY: usize = 16;
 pub(crate) struct ChunkPool {
     ready: ArrayQueue<Chunk>,
     budget: Arc<BufferBudget>,
-    /// The bytes that are left free for threads.
+    /// The bytes that are left free for threads, while no trace holds any.
     left_free: u64,
     /// The bytes of chunks that only traces hold.
     held: AtomicU64,
@@ -149,7 +149,7 @@ impl ChunkPool {
 
     /// Prepares chunks until enough are ready or the limit is reached; called off the span path.
     pub(crate) fn refill(&self) {
-        while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES + self.left_free()) {
+        while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES + self.bytes_for_threads()) {
             // Reserve and push back to back: a thread that takes a chunk in between would find neither budget nor chunk.
             let Some(chunk) = Chunk::new_in(self.file()) else { return };
             if self.budget.reserve_leaving(Chunk::BYTES, 0) {
@@ -158,14 +158,15 @@ impl ChunkPool {
         }
     }
 
-    /// Returns how many bytes are to be left free: a part of those that no trace holds.
-    fn left_free(&self) -> u64 {
+    /// Returns how many bytes are to be left free for threads now: of the budget without what traces hold, the same part as
+    /// `left_free` is of the whole.
+    fn bytes_for_threads(&self) -> u64 {
         let held = self.held.load(Ordering::Relaxed);
         if held == 0 || self.left_free == 0 {
             return self.left_free;
         }
-        let part = self.budget.bytes_max() / self.left_free;
-        self.budget.bytes_max().saturating_sub(held) / part.max(1)
+        let parts = self.budget.bytes_max() / self.left_free;
+        self.budget.bytes_max().saturating_sub(held) / parts.max(1)
     }
 
     /// Sets how many bytes of chunks only traces hold.
@@ -182,12 +183,12 @@ impl ChunkPool {
     /// Returns whether too few chunks are ready, or too few bytes are free.
     pub(crate) fn is_low(&self) -> bool {
         let wanted = if self.ready.is_full() { 0 } else { Chunk::BYTES };
-        !self.budget.has_room(wanted + self.left_free())
+        !self.budget.has_room(wanted + self.bytes_for_threads())
     }
 
     /// Returns whether threads have used half of what is left free for them.
     pub(crate) fn is_half_used(&self) -> bool {
-        !self.budget.has_room(Chunk::BYTES + self.left_free() / 2)
+        !self.budget.has_room(Chunk::BYTES + self.bytes_for_threads() / 2)
     }
 
     /// Returns whether a thread would find no chunk now.
@@ -208,7 +209,7 @@ impl ChunkPool {
                 return false;
             }
         }
-        if self.left_free > 0 && !self.budget.has_room(self.left_free()) {
+        if self.left_free > 0 && !self.budget.has_room(self.bytes_for_threads()) {
             self.wake_helper();
         }
         true
