@@ -174,11 +174,9 @@ impl SlotFile {
 
     /// Sets a word of a slot's entry, counted without the first.
     pub(crate) fn set_word(&self, slot: usize, at: usize, word: u64) {
-        self.entry(slot)
-            .get(at + 1)
-            .filter(|_| self.is_own())
-            .into_iter()
-            .for_each(|place| place.store(word, Ordering::Release));
+        if let Some(place) = self.entry(slot).get(at + 1).filter(|_| self.is_own()) {
+            place.store(word, Ordering::Release);
+        }
     }
 
     /// Frees a slot.

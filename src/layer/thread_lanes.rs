@@ -176,10 +176,7 @@ pub(crate) fn install_chunk(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let (first, others) = {
-            let ThreadStore { first, others } = &mut *store;
-            (first, others)
-        };
+        let ThreadStore { first, others } = &mut *store;
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
             return Some(LANE.with(|lane| owned.install_chunk(lane, chunk)));
         }

@@ -34,7 +34,7 @@ pub(crate) const EXTENSION: &str = "klive";
 #[derive(Debug)]
 pub(crate) struct LiveFile {
     path: PathBuf,
-    slots: &'static SlotFile,
+    file: &'static SlotFile,
     journal: Journal,
     /// Entries that the journal has no room for: small ones, and those of the kinds that may be large.
     small: EntryQueue,
@@ -119,7 +119,9 @@ impl LiveHandle {
 
     /// Notes an entry in the journal, if there is a file. A later one of the same key replaces it.
     pub(crate) fn put(&self, kind: JournalKind, key: (u64, u64), encode: impl FnOnce(&mut List<u8>)) {
-        self.current().inspect(|file| _ = file.put(kind, key, encode));
+        if let Some(file) = self.current() {
+            file.put(kind, key, encode);
+        }
     }
 }
 
@@ -151,25 +153,20 @@ impl LiveFile {
             }
         };
         let journal = Journal::new(file, for_journal);
-        let new_flag = || AtomicBool::new(false);
-        let (is_removed, is_unsaved, is_kept, missed) = (new_flag(), new_flag(), new_flag(), AtomicU64::new(0));
         let now = u64::try_from(platform::unix_time().as_nanos()).unwrap_or(u64::MAX);
         LiveHeader::of_process(slots, Timestamp::from_nanos(now)).write(file.header());
-        let (small, large, has_lost) = (EntryQueue::new(), EntryQueue::new(), new_flag());
-        let backoff = Mutex::new(Backoff::new());
-        let slots = file;
         Ok(Arc::new(LiveFile {
             path,
-            slots,
+            file,
             journal,
-            small,
-            large,
-            has_lost,
-            backoff,
-            is_removed,
-            is_unsaved,
-            is_kept,
-            missed,
+            small: EntryQueue::new(),
+            large: EntryQueue::new(),
+            has_lost: AtomicBool::new(false),
+            backoff: Mutex::new(Backoff::new()),
+            is_removed: AtomicBool::new(false),
+            is_unsaved: AtomicBool::new(false),
+            is_kept: AtomicBool::new(false),
+            missed: AtomicU64::new(0),
         }))
     }
 
@@ -180,7 +177,7 @@ impl LiveFile {
 
     /// Returns the file in which chunks lie.
     pub(crate) fn slot_file(&self) -> &'static SlotFile {
-        self.slots
+        self.file
     }
 
     /// Notes an entry in the journal. A later one of the same key replaces it.
@@ -212,7 +209,7 @@ impl LiveFile {
     /// Notes entries, together if the journal has room for them; else they wait until it has room. Returns `false` if some are
     /// lost.
     pub(crate) fn append(&self, entries: &[Option<Vec<u64>>]) -> bool {
-        if !self.slots.is_own() {
+        if !self.file.is_own() {
             return true;
         }
         let all = || entries.iter().flatten();
@@ -237,7 +234,7 @@ impl LiveFile {
     /// Compacts the journal if it has grown enough, and notes what waits for room. Returns what the file lacks.
     pub(crate) fn maintain(&self) -> LiveGaps {
         let mut has_room_again = false;
-        if self.slots.is_own() {
+        if self.file.is_own() {
             self.journal.compact_if_due();
             let is_drained = self.small.flush(|entry| self.append_one(entry));
             let is_drained = self.large.flush(|entry| self.append_one(entry)) && is_drained;
@@ -251,14 +248,12 @@ impl LiveFile {
             }
         }
         let entries = self.missed.swap(0, Ordering::Relaxed) + self.small.count() + self.large.count();
-        LiveGaps { entries, slots: self.slots.take_refused(), has_room_again }
+        LiveGaps { entries, slots: self.file.take_refused(), has_room_again }
     }
 
     /// Removes the file, unless it is kept: its trace has been written, or is not wanted.
     pub(crate) fn remove_file(&self) {
-        if !self.is_kept.load(Ordering::Acquire)
-            && self.slots.is_own()
-            && !self.is_removed.swap(true, Ordering::Relaxed)
+        if !self.is_kept.load(Ordering::Acquire) && self.file.is_own() && !self.is_removed.swap(true, Ordering::Relaxed)
         {
             let _ = fs::remove_file(&self.path);
         }
@@ -276,14 +271,14 @@ impl LiveFile {
 
     /// Keeps the file and all that is in it now, because nothing else has some of its records; returns whether it is kept.
     pub(crate) fn keep(&self) -> bool {
-        // One file of a process that cannot write its traces: memory is short.
-        static KEPT: fork::Own<bool> = fork::Own::of_first(false);
-        let is_removed = self.is_removed.load(Ordering::Relaxed);
-        if self.is_kept() || is_removed || !self.slots.is_own() || std::mem::replace(&mut *KEPT.lock(), true) {
-            return self.is_kept();
+        if self.is_kept() {
+            return true;
+        }
+        if self.is_removed.load(Ordering::Relaxed) || !self.file.is_own() || !claim_keeping() {
+            return false;
         }
         self.is_kept.store(true, Ordering::Release);
-        self.slots.keep();
+        self.file.keep();
         let path = self.path.display();
         diag!(Warning, "live", "the records that were not written are in {path}; run `kineto repair {path}`");
         true
@@ -291,9 +286,16 @@ impl LiveFile {
 
     /// Takes a slot for a block of packed records; `None` if all slots are in use.
     pub(crate) fn new_block(&self) -> Option<LiveBlock> {
-        let (slot, words) = self.slots.take_slot()?;
-        Some(LiveBlock { file: self.slots, slot, words, length: 0 })
+        let (slot, words) = self.file.take_slot()?;
+        Some(LiveBlock { file: self.file, slot, words, length: 0 })
     }
+}
+
+/// Returns whether the process has kept no live file yet; the caller keeps one now. If its traces cannot be written, memory is
+/// short, and one file is enough.
+fn claim_keeping() -> bool {
+    static HAS_KEPT: fork::Own<bool> = fork::Own::of_first(false);
+    !std::mem::replace(&mut *HAS_KEPT.lock(), true)
 }
 
 impl Drop for LiveFile {
@@ -303,7 +305,7 @@ impl Drop for LiveFile {
         }
         if !self.is_kept.load(Ordering::Relaxed) {
             self.remove_file();
-            self.slots.close();
+            self.file.close();
         }
     }
 }
