@@ -86,11 +86,11 @@ impl KinetoGuard {
         Profiler::new(session).stop()
     }
 
-    /// Ends the recording, starts the next one, which goes to `output`, and then writes the ended one to its own output, with a
-    /// message about errors.
+    /// Ends the recording, starts the next one, which goes to `output`, and then writes the ended one to its own output, with
+    /// messages about errors.
     ///
     /// # Errors
-    /// Why the next recording cannot be written, and the running one continues; or why it cannot be started.
+    /// Why the next recording cannot be written; the running one continues.
     pub(crate) fn start_next(&self, output: PathBuf) -> Result<(), Error> {
         let Some(session) = self.session.get() else { return Ok(()) };
         let next = session.reserve_output(&output)?;
@@ -108,7 +108,10 @@ impl KinetoGuard {
             // Errors have been reported.
             let _ = write_recording(session, trace, parts, path, str::to_owned);
         }
-        started
+        if let Err(error) = started {
+            diag!(Error, "guard", "the next recording was not started: {error}");
+        }
+        Ok(())
     }
 
     /// Ends the recording and writes the trace, as dropping does; reports the result on stderr, and returns the error if
