@@ -2,7 +2,8 @@
 
 use super::page::Page;
 use crate::collector::{Attempt, DeviceDescription, DriverDiagnosis, Unavailable, Why};
-use kineto_trace::activity::ActivityTypes;
+use crate::os::platform;
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::PathBuf;
@@ -245,10 +246,33 @@ impl CollectorDiagnosis {
     }
 }
 
+impl Diagnosis {
+    /// Returns which collectors record the work of devices, or why none does.
+    fn describe_gpu_work(&self) -> String {
+        let gpu_work = ActivityTypes::of(&[ActivityType::ConcurrentKernel]);
+        let able: Vec<_> =
+            self.collectors.iter().filter(|one| !one.records.intersection(gpu_work).is_empty()).collect();
+        let names = |of: &[&CollectorDiagnosis]| of.iter().map(|one| one.name).collect::<Vec<_>>().join(", ");
+        let selected: Vec<_> = able.iter().copied().filter(|one| one.is_selected).collect();
+        let mut reasons = self.collectors.iter().filter_map(|one| one.reason.as_ref());
+        match () {
+            () if !selected.is_empty() => format!("recorded by {}", names(&selected)),
+            () if !able.is_empty() => format!("not selected; {} could record it", names(&able)),
+            () => match reasons.find(|reason| reason.why() != Why::NoDevice) {
+                Some(reason) => format!("not recorded: {}", reason.message()),
+                None => "no GPU was found".to_owned(),
+            },
+        }
+    }
+}
+
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut page = Page::default();
-        page.start_section(&format!("Machine (tracing-kineto {})", env!("CARGO_PKG_VERSION")));
+        page.start_section(&format!("Summary (tracing-kineto {})", env!("CARGO_PKG_VERSION")));
+        page.add_line("spans", if platform::CAN_RECORD { "recorded" } else { "not recorded on this platform" });
+        page.add_line("GPU work", &self.describe_gpu_work());
+        page.start_section("Machine");
         self.machine.iter().for_each(|(word, text)| page.add_line(word, text));
         page.add_line(
             "clock",

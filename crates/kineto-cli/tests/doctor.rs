@@ -72,6 +72,7 @@ fn missing_driver_is_reported_without_a_gpu() {
     let output = CommandOutput::new(kineto(&["doctor"], &[]));
     assert_eq!(output.status, 1, "{}", output.text);
     output.assert_contains(&[
+        "spans recorded GPU work no GPU was found",
         "Collector cupti: unavailable",
         "because there is no CUDA driver (libcuda.so.1)",
         "install NVIDIA's driver, or give the container access to it (`--gpus all`)",
@@ -82,6 +83,7 @@ fn missing_driver_is_reported_without_a_gpu() {
     assert!(!output.text.contains("libcupti.so"), "nothing is loaded without a driver\n{}", output.text);
     // No GPU is selected, so nothing is missing.
     assert_eq!(CommandOutput::new(kineto(&["doctor"], &[("KINETO_ACTIVITIES", "cpu")])).status, 0);
+    doctor("", &[], &[("KINETO_ACTIVITIES", "cpu")]).assert_contains(&["GPU work not selected; cupti could record it"]);
     let names: Vec<_> = support::disabling_keys().iter().map(|key| format!("KINETO_{key}")).collect();
     let off: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
     assert_eq!(CommandOutput::new(kineto(&["doctor"], &off)).status, 0);
@@ -92,6 +94,7 @@ fn recordable_gpu_is_ready() {
     let output = doctor("devices=2", &[], &[]);
     assert_eq!(output.status, 0, "{}", output.text);
     output.assert_contains(&[
+        "GPU work recorded by cupti",
         "Collector cupti: ready",
         "cuda CUDA 13.0",
         "GPU 1 Simulated GPU (no real device), compute capability 9.0, 80.0 GiB, GPU-",
