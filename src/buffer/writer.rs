@@ -22,12 +22,12 @@ pub(crate) struct RecordPayload {
     end: usize,
 }
 
-const SLOT: u64 = SLOTS as u64 - 1;
+const SLOT_MASK: u64 = SLOTS as u64 - 1;
 
 /// Returns the slot of a record.
 #[inline(always)]
 const fn slot_index(id: u64) -> usize {
-    (id & SLOT) as usize
+    (id & SLOT_MASK) as usize
 }
 
 /// Returns the word index at which the payload of a record begins.
@@ -100,7 +100,7 @@ impl Writer {
     pub(crate) fn end_slice(self, slice: u64, end: Ticks) -> bool {
         // Chunks' ids begin at multiples of SLOTS, so the XOR of an id of this chunk is its slot.
         let at = slice ^ self.0.first_id();
-        let here = at <= SLOT;
+        let here = at <= SLOT_MASK;
         if here {
             self.0.store_end(slot_index(at), end.0);
         }

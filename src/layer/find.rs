@@ -16,7 +16,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 /// The number of searches through other threads' frames for a span; the owner may move it during a search.
-const LOOKS: usize = 4;
+const MAX_SEARCHES: usize = 4;
 
 /// Stores a span's state where every thread finds it, and returns it; a state that is already stored is kept.
 fn store_state(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: bool) -> SpanState {
@@ -100,7 +100,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let Some(span) = ctx.span(&Id::from_u64(key)) else {
-        // A filter changed its mind between two hooks and hides the span from this layer.
+        // A filter shows and hides the span between two hooks of this layer.
         return hand_to_lane(hook, key, SpanState { span: 0, meta: state::new_ignored(0), parent: 0 });
     };
     let closings = hook.recorder.close_counter(key).load(Ordering::Acquire);
@@ -148,7 +148,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let key = span.id().into_u64();
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_SEARCHES {
         if let Some(state) = hook.recorder.lanes().lend_span(key) {
             return (define_span(hook, state), Origin::Lent);
         }
@@ -197,7 +197,7 @@ where
     let id = Id::from_u64(key);
     // While this reference lives, no other span gets the key.
     let _span = ctx.span(&id)?;
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_SEARCHES {
         if let Some(stored) = stored_state(hook, key) {
             return Some(stored.state.recorded_id());
         }

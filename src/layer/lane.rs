@@ -329,13 +329,13 @@ impl Lane {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);
-        let usual = frame.is_unrecorded(key);
-        if usual {
+        let is_fast = frame.is_unrecorded(key);
+        if is_fast {
             // Its children belong to the span around it.
             frame.set_span(frames.frame(top).span());
             frames.set_top(top + 1);
         }
-        usual
+        is_fast
     }
 
     /// Closes the innermost slice, if it is that span's and its record is in this chunk; `false` if that needs the slow path.
@@ -366,12 +366,12 @@ impl Lane {
     pub(crate) fn exit_unrecorded(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let top = frames.top();
-        let usual = frames.frame(top).is_unrecorded(key);
-        if usual {
+        let is_fast = frames.frame(top).is_unrecorded(key);
+        if is_fast {
             frames.set_top(top - 1);
             self.last_exit.set(key);
         }
-        usual
+        is_fast
     }
 
     /// Notes that a span's state is stored now: marks its open slices, and frees the frame in which it waited for its next
@@ -396,11 +396,11 @@ impl Lane {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let frame = frames.frame(frames.top() + 1);
         const NEEDS_SLOW_PATH: u64 = state::STORED | state::REENTERED | state::IGNORED;
-        let usual = frame.key() == key && frame.meta() & NEEDS_SLOW_PATH == 0;
-        if usual {
+        let is_fast = frame.key() == key && frame.meta() & NEEDS_SLOW_PATH == 0;
+        if is_fast {
             frame.clear();
         }
-        usual
+        is_fast
     }
 
     /// Forgets a closed span that was not recorded; `false` if that needs the slow path.
@@ -408,11 +408,11 @@ impl Lane {
     pub(crate) fn close_unrecorded(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let frame = frames.frame(frames.top() + 1);
-        let usual = frame.is_unrecorded(key);
-        if usual {
+        let is_fast = frame.is_unrecorded(key);
+        if is_fast {
             frame.clear();
         }
-        usual
+        is_fast
     }
 
     /// Forgets a closed span; returns its state if only this thread knew it.

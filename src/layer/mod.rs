@@ -305,7 +305,7 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let text_bytes_max = self.recorder.settings.field_bytes_max;
-        let usual = |lane: &Lane| match lane.cache.cached_site(attrs.metadata()) {
+        let create = |lane: &Lane| match lane.cache.cached_site(attrs.metadata()) {
             Some(site) if site.is_recorded() && site.fields != 0 => lane.new_span_with(key, site, |payload| {
                 let mut encoder = PlainEncoder::new(site, payload, text_bytes_max);
                 attrs.record(&mut encoder);
@@ -313,7 +313,7 @@ impl KinetoLayer {
             }),
             _ => false,
         };
-        if !attrs.is_contextual() || !thread_lanes::with_unobserved_lane(epoch, usual) {
+        if !attrs.is_contextual() || !thread_lanes::with_unobserved_lane(epoch, create) {
             self.new_span_slowly(attrs, key, ctx, epoch);
         }
     }
@@ -407,8 +407,8 @@ impl KinetoLayer {
             return;
         }
         match self.hook_if_recorded(epoch) {
-            Some(hook) if has_counters => self.leave_counted(key, &ctx, hook),
-            Some(hook) => self.leave_slowly(key, clock::now(), &ctx, hook),
+            Some(hook) if has_counters => self.exit_counted_span(key, &ctx, hook),
+            Some(hook) => self.exit_span_slowly(key, clock::now(), &ctx, hook),
             None => {}
         }
     }
@@ -423,7 +423,7 @@ impl KinetoLayer {
     }
 
     /// Records the exit of a span on the slow path.
-    fn leave_slowly<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
+    fn exit_span_slowly<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {

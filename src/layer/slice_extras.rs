@@ -34,13 +34,13 @@ impl KinetoLayer {
 
     /// Exits a span: reads the clock, then the counters.
     #[inline(never)]
-    pub(super) fn leave_counted<S>(&self, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
+    pub(super) fn exit_counted_span<S>(&self, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let end = clock::now();
         let counted = hook.with_lane(|lane| Ok(lane.read_counters(key))).flatten();
-        self.leave_slowly(key, end, ctx, hook);
+        self.exit_span_slowly(key, end, ctx, hook);
         if let Some((slice, reading)) = counted {
             hook.put_record(Head::new(Tag::Counts, 0, 0), [slice, 0, 0], reading.counter_words());
         }
