@@ -23,6 +23,15 @@ pub(crate) fn find(domain: u32, cbid: u32) -> Option<&'static Call> {
     calls.iter().find(|call| call.cbid == cbid)
 }
 
+/// Returns the first versions of CUPTI and of the driver that have a call. A newer CUPTI knows it by name, and refuses its callback.
+pub(crate) fn first_versions(call: &Call) -> Option<(&'static str, i32)> {
+    match (call.domain, call.cbid) {
+        (DRIVER_API, 831) => Some(("13.2", 13_020)),
+        (DRIVER_API, 846) => Some(("13.3", 13_030)),
+        _ => None,
+    }
+}
+
 macro_rules! calls {
     ($list:ident, $domain:ident: $($function:ident = $cbid:literal, $name:literal;)+) => {
         $(pub(crate) const $function: Call = Call { domain: $domain, cbid: $cbid, name: $name };)+
@@ -69,6 +78,7 @@ calls! { DRIVER, DRIVER_API:
     cuStreamGetFlags = 369, c"cuStreamGetFlags";
     cuStreamGetCtx = 483, c"cuStreamGetCtx";
     cuStreamBeginCapture_v2 = 539, c"cuStreamBeginCapture_v2";
+    cuStreamBeginRecaptureToGraph = 846, c"cuStreamBeginRecaptureToGraph";
     cuStreamEndCapture = 497, c"cuStreamEndCapture";
     cuStreamIsCapturing = 499, c"cuStreamIsCapturing";
     cuStreamGetCaptureInfo = 536, c"cuStreamGetCaptureInfo";
@@ -114,6 +124,7 @@ calls! { DRIVER, DRIVER_API:
     cuFuncSetAttribute = 481, c"cuFuncSetAttribute";
     cuLaunchKernel = 307, c"cuLaunchKernel";
     cuLaunchKernelEx = 652, c"cuLaunchKernelEx";
+    cuLaunchHostFunc_v2 = 831, c"cuLaunchHostFunc_v2";
     cuLaunchCooperativeKernel = 477, c"cuLaunchCooperativeKernel";
     cuGraphCreate = 501, c"cuGraphCreate";
     cuGraphAddKernelNode = 502, c"cuGraphAddKernelNode";

@@ -62,6 +62,10 @@ sim_core::options! {
     pm_hang: bool = false;
     range_error: EnableError<u32> = EnableError::NONE;
     range_stop_error: i32 = 0;
+    /// The result of enabling the callback of a call, or of all.
+    callback_error: EnableError<u32> = EnableError::NONE;
+    /// How long the launch of a measured kernel takes at least, in milliseconds.
+    slow_launch: u64 = 0;
     range_fault: u32 = 0;
 }
 

@@ -57,7 +57,8 @@ api! {
 
     fn cuptiGetCallbackName(domain: u32, cbid: u32, text: *mut *const c_char) {
         need_driver_from_13_2()?;
-        give_text(text, calls::find(domain, cbid).map(|call| call.name), std::ptr::null())
+        let is_known = |call: &&calls::Call| calls::first_versions(call).is_none_or(|(cupti, _)| since(cupti).is_ok());
+        give_text(text, calls::find(domain, cbid).filter(is_known).map(|call| call.name), std::ptr::null())
     }
 
     fn cuptiGetTimestamp(timestamp: *mut u64) {

@@ -1,5 +1,6 @@
 //! The link to the driver: finds it, and passes it the table of functions to call.
 
+use crate::code::{Code, Outcome};
 use crate::shared::counters::Counters;
 use crate::shared::options::{CuptiVersion, Options};
 use crate::shared::tracer::SetTracer;
@@ -56,6 +57,17 @@ pub(crate) fn current_context() -> (u64, u32) {
     let (mut context, mut device) = (0, 0);
     get(&raw mut context, &raw mut device);
     (context, device)
+}
+
+/// Succeeds unless a stream is being captured, whose capture then ends with an error, by the driver's `simSpoilCaptures`.
+pub(crate) fn spoil_captures() -> Outcome {
+    let address = find(c"simSpoilCaptures");
+    if address.is_null() {
+        return Ok(());
+    }
+    // SAFETY: only the simulated driver has a function of that name, and it has this type.
+    let spoil = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> i32>(address) };
+    if spoil() == 0 { Ok(()) } else { Err(Code::INVALID_OPERATION) }
 }
 
 /// Returns a function of the loaded driver, or else of the one next to this library, or else of the loader's.

@@ -3,6 +3,7 @@
 use crate::client::{self, Client};
 use crate::code::{Code, Outcome};
 use crate::link;
+use crate::shared::calls;
 use crate::shared::counters::count;
 use crate::shared::tracer::{ApiCall, DRIVER_API, RUNTIME_API};
 use std::ffi::{c_char, c_void};
@@ -155,6 +156,16 @@ fn find(handle: usize) -> Outcome<Arc<Subscriber>> {
 pub(crate) fn enable(handle: usize, domain: u32, cbid: Option<u32>, enable: bool) -> Outcome {
     let subscriber = find(handle)?;
     let calls = subscriber.calls(domain)?;
+    if let Some(cbid) = cbid {
+        let versions = calls::find(domain, cbid).and_then(calls::first_versions);
+        if versions.is_some_and(|(_, driver)| link::options().driver < driver) {
+            return Err(Code::INVALID_PARAMETER);
+        }
+        match link::options().callback_error.code_for(cbid) {
+            0 => {}
+            code => return Err(Code(code)),
+        }
+    }
     match cbid {
         Some(cbid) => calls.get(cbid as usize).ok_or(Code::INVALID_PARAMETER)?.store(enable, Ordering::Relaxed),
         None => calls.iter().for_each(|call| call.store(enable, Ordering::Relaxed)),

@@ -50,6 +50,12 @@ pub extern "C" fn simCurrentContext(context: *mut u64, device: *mut u32) {
     unsafe { device.write(number) };
 }
 
+/// Does what waits for the device: returns an error where streams are being captured, whose captures it invalidates. Not traced.
+#[unsafe(no_mangle)]
+pub extern "C" fn simSpoilCaptures() -> i32 {
+    state::lock().forbid_while_capturing().map_or_else(|Error(code)| code, |()| 0)
+}
+
 /// Its handle and id; zeros without one.
 pub(crate) fn current_for_trace() -> (u64, u32) {
     top().unwrap_or_default()

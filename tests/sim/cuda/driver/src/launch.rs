@@ -189,6 +189,7 @@ pub extern "C" fn cuLaunchKernelEx(
     _parameters: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> i32 {
+    trace::set_params(&config);
     trace::launch(&calls::cuLaunchKernelEx, symbol(function), |caller| {
         let (dimensions, stream) = configured(config)?;
         launch(function, dimensions, stream, caller.correlation)

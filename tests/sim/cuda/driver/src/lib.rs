@@ -13,6 +13,11 @@ macro_rules! api {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) |$caller:pat_param| $body:block)+) => {$(
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($argument: $type),*) -> i32 {
+            #[allow(dead_code, reason = "the tracer reads them")]
+            #[repr(C)]
+            struct Params { $($argument: $type),* }
+            let params = Params { $($argument),* };
+            $crate::trace::set_params(&params);
             $crate::trace::call(&$crate::shared::calls::$name, |$caller| $body)
         }
     )+};

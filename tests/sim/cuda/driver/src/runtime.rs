@@ -25,6 +25,18 @@ fn call(outer: &Call, inner: &Call, symbol: *const c_char, serve: impl FnOnce(Ca
     })
 }
 
+/// `cudaLaunchKernel_v7000_params`.
+#[allow(dead_code, reason = "the tracer reads them")]
+#[repr(C)]
+struct LaunchParams {
+    function: u64,
+    grid: [u32; 3],
+    block: [u32; 3],
+    arguments: u64,
+    dynamic_shared: usize,
+    stream: u64,
+}
+
 /// `cudaLaunchKernel`, for a function of the driver; `grid` and `block` are three numbers each.
 #[unsafe(no_mangle)]
 pub extern "C" fn simRuntimeLaunchKernel(
@@ -42,6 +54,8 @@ pub extern "C" fn simRuntimeLaunchKernel(
     // SAFETY: the caller promises three numbers.
     let block = unsafe { *block };
     let dimensions = Dimensions { grid, block, dynamic_shared, ..Dimensions::default() };
+    let params = LaunchParams { function, grid, block, arguments: 0, dynamic_shared: dynamic_shared as usize, stream };
+    trace::set_params(&params);
     call(&calls::cudaLaunchKernel, &calls::cuLaunchKernel, launch::symbol(function), |caller| {
         launch::launch(function, dimensions, stream, caller.correlation)
     })
@@ -82,6 +96,7 @@ pub extern "C" fn simRuntimeDeviceSynchronize() -> i32 {
 /// `cudaStreamBeginCapture`.
 #[unsafe(no_mangle)]
 pub extern "C" fn simRuntimeStreamBeginCapture(stream: u64, mode: u32) -> i32 {
+    trace::set_params(&stream);
     call(&calls::cudaStreamBeginCapture, &calls::cuStreamBeginCapture_v2, std::ptr::null(), |_| {
         stream::begin_capture(stream, mode)
     })
@@ -90,6 +105,7 @@ pub extern "C" fn simRuntimeStreamBeginCapture(stream: u64, mode: u32) -> i32 {
 /// `cudaStreamEndCapture`.
 #[unsafe(no_mangle)]
 pub extern "C" fn simRuntimeStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
+    trace::set_params(&stream);
     call(&calls::cudaStreamEndCapture, &calls::cuStreamEndCapture, std::ptr::null(), |_| {
         stream::end_capture(stream, graph)
     })

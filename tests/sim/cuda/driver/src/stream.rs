@@ -186,6 +186,10 @@ api! {
         begin_capture(stream, mode)
     }
 
+    fn cuStreamBeginRecaptureToGraph(stream: u64, mode: u32, _graph: u64, _callback: usize, _user: usize) |_| {
+        begin_capture(stream, mode)
+    }
+
     fn cuStreamEndCapture(stream: u64, graph: *mut u64) |_| {
         end_capture(stream, graph)
     }

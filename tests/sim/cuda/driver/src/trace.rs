@@ -24,6 +24,8 @@ pub(crate) fn set(tracer: *const Tracer) {
 thread_local! {
     /// The parameters of the call that the thread makes next.
     static PARAMS: Cell<*const c_void> = const { Cell::new(std::ptr::null()) };
+    /// The correlation id of the call whose callback the thread is in.
+    static CALLED_BACK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
 /// Sets the parameters of the call that the calling thread makes next. They must outlive it.
@@ -59,6 +61,7 @@ pub(crate) fn nested(
     serve: impl FnOnce(Caller) -> Outcome,
 ) -> i32 {
     injection::check(call);
+    let params = PARAMS.with(|params| params.replace(std::ptr::null()));
     let Some(tracer) = tracer() else { return code(serve(Caller { correlation })) };
     let is_late = control::options().late_context && call.domain == RUNTIME_API;
     let (context, context_id) = if is_late { (0, 0) } else { context::current_for_trace() };
@@ -67,7 +70,7 @@ pub(crate) fn nested(
         cbid: call.cbid,
         name: call.name.as_ptr(),
         symbol,
-        params: PARAMS.with(|params| params.replace(std::ptr::null())),
+        params,
         correlation,
         result: 0,
         context,
@@ -75,9 +78,13 @@ pub(crate) fn nested(
         start: 0,
         data: 0,
     };
+    let outer = CALLED_BACK.replace(Some(correlation));
     (tracer.api_enter)(&raw mut entry);
+    CALLED_BACK.set(outer);
     entry.result = code(serve(Caller { correlation }));
+    CALLED_BACK.set(Some(correlation));
     (tracer.api_exit)(&raw mut entry);
+    CALLED_BACK.set(outer);
     entry.result
 }
 
@@ -85,8 +92,12 @@ fn code(outcome: Outcome) -> i32 {
     outcome.map_or_else(|Error(code)| code, |()| 0)
 }
 
-/// Returns the id of the next call: counts from 1, and restarts after the number that an option sets.
+/// Returns the id of the next call: counts from 1, and restarts after the number that an option sets. A call inside a
+/// callback has the id of the call around it.
 pub(crate) fn next_correlation() -> u32 {
+    if let Some(outer) = CALLED_BACK.get() {
+        return outer;
+    }
     CORRELATION.next(control::options().repeat_correlation) as u32
 }
 

@@ -12,6 +12,7 @@ use crate::shared::counters::count;
 use crate::shared::tracer::{KERNEL, Work};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// A context's object, between enabling and disabling.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ struct Profiler {
     pushed: Option<u64>,
     /// The ranges since the start: device, and the blocks of the grids.
     kernels: Option<Vec<(u64, u64)>>,
-    /// The same, after the stop.
+    /// Those of stops whose values were not decoded.
     stopped: Option<Vec<(u64, u64)>>,
 }
 
@@ -61,6 +62,7 @@ pub(crate) fn enable(params: &mut EnableRanges) -> Outcome {
         std::process::abort();
     }
     let device = device_of(params.context)?;
+    link::spoil_captures()?;
     match link::options().range_error.code_for(device) {
         0 => {}
         code => return Err(Code(code)),
@@ -126,12 +128,13 @@ pub(crate) fn set_config(params: &RangeConfig) -> Outcome {
 }
 
 pub(crate) fn start(handle: usize) -> Outcome {
+    link::spoil_captures()?;
     with_profiler(handle, |profiler| {
         if profiler.words == 0 || profiler.kernels.is_some() {
             return Err(Code::INVALID_OPERATION);
         }
         device_of(profiler.context)?;
-        (profiler.kernels, profiler.stopped, profiler.pushed) = (Some(Vec::new()), None, None);
+        (profiler.kernels, profiler.pushed) = (Some(Vec::new()), None);
         Ok(())
     })
 }
@@ -167,12 +170,17 @@ pub(crate) fn queued(work: &[Work]) {
     let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(profiler) = profilers.1.values_mut().find(|profiler| profiler.context == context) else { return };
     let blocks = |work: &Work| work.grid.iter().map(|count| u64::from(*count)).product();
+    let is_replayed = !profiler.by_caller && profiler.kernels.is_some();
     for work in work.iter().filter(|work| work.kind == KERNEL) {
         if let Some(kernels) = profiler.kernels.as_mut().filter(|_| !profiler.by_caller) {
             kernels.push((work.device.into(), blocks(work)));
         }
         let mut submitted = SUBMITTED.lock().unwrap_or_else(PoisonError::into_inner);
         submitted.entry(context).or_default().push([work.begun_at, work.done_at, work.device.into(), blocks(work)]);
+    }
+    drop(profilers);
+    if is_replayed {
+        std::thread::sleep(Duration::from_millis(link::options().slow_launch));
     }
 }
 
@@ -186,7 +194,8 @@ pub(crate) fn stop(params: &mut RangeStop) -> Outcome {
         }
         let is_complete = !profiler.by_caller || profiler.passes == 1;
         params.all_submitted = u8::from(is_complete && link::options().range_fault != 1);
-        profiler.stopped = Some(profiler.kernels.take().ok_or(Code::INVALID_OPERATION)?);
+        let ranges = profiler.kernels.take().ok_or(Code::INVALID_OPERATION)?;
+        profiler.stopped.get_or_insert_default().extend(ranges);
         Ok(())
     })
 }
