@@ -58,6 +58,8 @@ pub(crate) struct Work {
     pub(crate) stream: u32,
     pub(crate) start: Timestamp,
     pub(crate) end: Timestamp,
+    /// Its times are those of its launch as a whole, so it may begin before the record of that call.
+    pub(crate) includes_launch: bool,
 }
 
 /// An external id that arrived in a record separate from its call.
@@ -206,7 +208,7 @@ impl<R: RecordSource, S: Spans> WorkJoin<'_, R, S> {
             return;
         };
         let (start, named) = self.records.launch_at(launch.at);
-        self.counts.work_before_launch += u64::from(start > work.start);
+        self.counts.work_before_launch += u64::from(start > work.start && !work.includes_launch);
         if self.undecided.is_set(launch.place) {
             self.unlinked.push((stream, work.at));
         } else {

@@ -41,7 +41,8 @@ impl FakeRecords {
         (start, end): (u64, u64),
     ) -> RecordHandle {
         let at = RecordHandle(self.base + u32::try_from(self.work.len()).unwrap());
-        self.work.push(Work { at, correlation, device, stream, start: ns(start), end: ns(end) });
+        let (start, end) = (ns(start), ns(end));
+        self.work.push(Work { at, correlation, device, stream, start, end, includes_launch: false });
         at
     }
 }

@@ -85,6 +85,19 @@ fn reused_correlation_links_work_to_its_own_launch() {
 }
 
 #[test]
+fn work_that_includes_its_launch_may_begin_before_it() {
+    let mut records = FakeRecords::default();
+    let call = records.add_call(7, 0, (200, 210), 10);
+    for includes_launch in [true, false] {
+        records.add_work(7, (0, 0), (150, 260));
+        records.work.last_mut().unwrap().includes_launch = includes_launch;
+    }
+    let links = links(&records);
+    assert_eq!(launches(&links, &records), [Some(call); 2]);
+    assert_eq!(links.counts().work_before_launch, 1);
+}
+
+#[test]
 fn correlation_0_links_nothing() {
     let mut records = FakeRecords::default();
     records.add_call(0, 0, (200, 210), 0);

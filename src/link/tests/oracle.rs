@@ -142,6 +142,7 @@ impl Oracle {
         for work in &self.records.work {
             match self.launch(work) {
                 None => counts.work_without_launch += 1,
+                Some(_) if work.includes_launch => {}
                 Some(launch) => counts.work_before_launch += u64::from(work.start < launch.start),
             }
         }
@@ -221,13 +222,15 @@ prop_compose! {
 prop_compose! {
     fn records()(
         (records, scale) in calls(),
-        work in prop::collection::vec((0u64..7, -1i32..2, 0u32..2, 0u64..20, -1i64..9), 0..20),
+        // Correlation, device, stream, start, length, whether it includes its launch.
+        work in prop::collection::vec((0u64..7, -1i32..2, 0u32..2, 0u64..20, -1i64..9, any::<bool>()), 0..20),
         externals in prop::collection::vec((0u64..7, 0u64..9), 0..4),
         events in prop::collection::vec((0u32..2, 0u64..2, 0u64..8, 0u32..4), 0..8),
     ) -> FakeRecords {
         let mut records = records;
-        for (correlation, device, stream, start, length) in work {
+        for (correlation, device, stream, start, length, includes_launch) in work {
             records.add_work(correlation * scale, (device, stream), (start, start.saturating_add_signed(length)));
+            records.work.last_mut().unwrap().includes_launch = includes_launch;
         }
         let externals = externals.into_iter();
         records.externals = externals.map(|(id, slice)| LinkedExternal { correlation: id * scale, id: slice }).collect();

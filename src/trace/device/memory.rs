@@ -54,7 +54,8 @@ fn find_callers(changes: &mut [MemoryChange], records: &CollectionRecords<'_>, l
     for (number, change) in changes.iter_mut().enumerate() {
         let correlation = records.collection.records.entry_at(change.place).map_or(0, |entry| entry.correlation_id());
         let at = RecordHandle(change.place);
-        let work = Work { at, correlation, device: 0, stream: 0, start: change.at, end: change.at };
+        let (start, end, includes_launch) = (change.at, change.at, false);
+        let work = Work { at, correlation, device: 0, stream: 0, start, end, includes_launch };
         let Some(call) = links.launch_of(&work).map(|call| records.call_at(call)) else { continue };
         (change.thread, change.slice) = (Some(call.thread), links.slice_of(&call));
         if change.slice == 0 {

@@ -413,6 +413,7 @@ impl Collection {
             stream: entry.stream(),
             start,
             end,
+            includes_launch: entry.kind() == ActivityType::CudaProfilerRange,
         }
     }
 }

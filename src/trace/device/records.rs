@@ -57,6 +57,7 @@ impl link::RecordSource for CollectionRecords<'_> {
                 stream: 0,
                 start: Timestamp::default(),
                 end: Timestamp::default(),
+                includes_launch: false,
             },
         }
     }
