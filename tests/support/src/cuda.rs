@@ -149,6 +149,11 @@ impl Cuda {
         Context(context)
     }
 
+    /// Releases the primary context of a device, which ends with the last release.
+    pub fn release_context(&self, device: i32) {
+        call!(cuDevicePrimaryCtxRelease_v2(device => i32));
+    }
+
     /// Makes a further context of a device, and the thread's.
     pub fn new_context(&self, device: i32) -> Context {
         let mut context = 0;
@@ -184,6 +189,10 @@ impl Cuda {
         Stream(stream)
     }
 
+    pub fn destroy_stream(&self, stream: Stream) {
+        call!(cuStreamDestroy_v2(stream.0 => u64));
+    }
+
     /// Loads a module with these kernels. A kernel with `_us500` in its name takes 500 us.
     pub fn module(&self, kernels: &[&str]) -> Module {
         let (mut module, text) = (0, CString::new(ptx(kernels)).unwrap());
@@ -210,6 +219,12 @@ impl Cuda {
     pub fn launch(&self, kernel: Kernel, blocks: u32, stream: Stream) {
         let null = std::ptr::null();
         assert_eq!((self.launch)(kernel.0, blocks, 1, 1, 256, 1, 1, 0, stream.0, null, null), 0, "cuLaunchKernel");
+    }
+
+    /// Launches without blocks, which the driver refuses.
+    pub fn launch_nothing(&self, kernel: Kernel) {
+        let null = std::ptr::null();
+        assert_ne!((self.launch)(kernel.0, 0, 1, 1, 256, 1, 1, 0, 0, null, null), 0, "cuLaunchKernel");
     }
 
     /// Launches blocks of 256 threads by `cuLaunchKernelEx`, with attributes: each an id and three numbers.
@@ -361,6 +376,11 @@ impl Cuda {
     /// Begins a capture in global mode, which unsafe calls of any thread invalidate.
     pub fn begin_capture(&self, stream: Stream) {
         call!(cuStreamBeginCapture_v2(stream.0 => u64, 0 => u32));
+    }
+
+    /// Begins a capture of the graph's work anew, as [`Cuda::begin_capture`].
+    pub fn begin_recapture(&self, stream: Stream) {
+        call!(cuStreamBeginRecaptureToGraph(stream.0 => u64, 0 => u32, 0 => u64, 0 => usize, 0 => usize));
     }
 
     /// Ends a capture; returns the error code if it was invalidated.

@@ -117,7 +117,10 @@ api! {
     }
 
     fn cuStreamDestroy_v2(stream: u64) |_| {
-        state::ready()?.streams.remove(&stream).map(drop).ok_or(Error::INVALID_HANDLE)
+        let mut state = state::ready()?;
+        let destroyed = state.streams.remove(&stream).ok_or(Error::INVALID_HANDLE)?;
+        destroyed.capture.iter().for_each(|capture| _ = state.captures.remove(capture));
+        Ok(())
     }
 
     fn cuStreamSynchronize(stream: u64) |caller| {
