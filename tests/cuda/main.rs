@@ -10,6 +10,7 @@ mod faults;
 mod itt;
 mod machine;
 mod memory;
+mod metric_calls;
 mod nvtx;
 mod nvtx_cupti;
 mod nvtx_ranges;

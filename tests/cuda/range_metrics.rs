@@ -17,20 +17,20 @@ const CYCLES: &str = "sm__cycles_active.avg";
 const THROUGHPUT: &str = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
 
 /// Records with metrics and these settings of the builder.
-fn measured(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> File {
+pub(super) fn measured(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> File {
     let configure = |builder: KinetoLayerBuilder| {
         configure(builder.activities(support::gpu::TYPES).kernel_metrics([CYCLES, THROUGHPUT]).flush_timeout(PATIENCE))
     };
     record_with(configure, work)
 }
 
-fn ranges(file: &File) -> Vec<&Value> {
+pub(super) fn ranges(file: &File) -> Vec<&Value> {
     events(file, "X", "cuda_profiler_range")
 }
 
 /// Checks a row; returns the number of blocks of its kernel.
 #[track_caller]
-fn check_planted(row: &Value, device: u64) -> u64 {
+pub(super) fn check_planted(row: &Value, device: u64) -> u64 {
     let value = |metric: &str| row["args"][metric].as_u64().unwrap_or_else(|| panic!("no {metric}: {row}"));
     let blocks = value(CYCLES) - device * 1000;
     assert_eq!(value(THROUGHPUT), device * 1000 + 400 + blocks, "{row}");
@@ -92,6 +92,8 @@ fn each_launch_has_a_row_with_planted_values() {
         let about = &file.json["range_metrics"];
         assert_eq!((&about["metrics"][0], &about["passes"]["0"]), (&CYCLES.into(), &1.into()), "{about}");
         assert!(about["times"].is_string() && about["left_out"].is_string(), "{about}");
+        let lost = [Loss::WorkBeforeLaunch, Loss::CorrelationsReused, Loss::LaunchesWithoutWork];
+        assert_eq!(lost.map(|loss| file.lost(loss)), [0; 3], "a row includes its launch");
         check_released(1);
     }
 }
@@ -163,6 +165,7 @@ fn limit_leaves_later_launches_unmeasured() {
         || (1..=5).for_each(|blocks| machine.launch(kernel, blocks, Stream::NULL)),
     );
     assert_eq!(ranges(&file).len(), 3);
+    assert_eq!((file.lost(Loss::LaunchesWithoutWork), file.lost(Loss::VendorDropped)), (0, 0));
     let notes = report(&file).notes;
     assert!(notes.contains(&"2 launches were not measured: CUPTI_PROFILER_MAX_RANGES is 3".to_owned()), "{notes:?}");
 }
@@ -243,7 +246,7 @@ fn context_that_cannot_be_measured_has_a_note() {
         let report = report(&file);
         assert_eq!((ranges(&file).len(), file.lost(Loss::VendorDropped)), (0, 4), "{settings} {report:?}");
         assert!(report.notes.iter().any(|note| note.contains(text)), "{settings} {report:?}");
-        assert_eq!(cuda::count("launches"), 4);
+        assert_eq!((cuda::count("launches"), file.lost(Loss::LaunchesWithoutWork)), (4, 0));
     }
 }
 

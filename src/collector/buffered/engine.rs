@@ -50,8 +50,8 @@ pub(in crate::collector) trait BufferedLibrary: fmt::Debug + Send + 'static {
         self.has_records(cutoff)
     }
 
-    /// Ends the recording after the kinds were disabled and the last buffers read.
-    fn finish_recording(&mut self, counts: &PoolCounts);
+    /// Ends the recording after the kinds were disabled and the last buffers read. Until `deadline` it may wait for work.
+    fn finish_recording(&mut self, counts: &PoolCounts, deadline: Instant);
 }
 
 /// The last point in time whose records are wanted.
@@ -242,7 +242,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
         self.flush_and_read(false);
         let counts = self.pool.close();
         self.report_losses(&counts);
-        self.library.finish_recording(&counts);
+        self.library.finish_recording(&counts, end.deadline);
     }
 
     fn report_losses(&self, counts: &PoolCounts) {

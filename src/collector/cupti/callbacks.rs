@@ -107,6 +107,17 @@ impl CallParams {
     }
 }
 
+impl CallParams {
+    /// Returns the number of the call's device; `None` without parameters.
+    ///
+    /// # Safety
+    /// The call has not returned, and its first parameter is such a number.
+    pub(super) unsafe fn device(self) -> Option<i32> {
+        // SAFETY: the caller promises a number there.
+        (!self.0.is_null()).then(|| unsafe { self.0.cast::<i32>().read() })
+    }
+}
+
 /// Passes a call that begins to the measuring of kernels or annotations.
 fn measure_begun_call(function: (u32, u32), data: *const c_void) {
     // SAFETY: in these domains the data has this layout in all versions.
@@ -116,7 +127,7 @@ fn measure_begun_call(function: (u32, u32), data: *const c_void) {
 }
 
 /// Ends the watched call that the calling thread is in.
-fn end_call(data: *const c_void) {
+fn end_call(function: (u32, u32), data: *const c_void) {
     // SAFETY: in these domains the data has this layout in all versions.
     let data = unsafe { &*data.cast::<CallData>() };
     // SAFETY: when a call returns, this is null or the address of its result.
@@ -127,7 +138,7 @@ fn end_call(data: *const c_void) {
         // SAFETY: of a launch, this is the kernel's name, a C string that lives as long as the kernel.
         unsafe { CStr::from_ptr(data.symbol) }.to_string_lossy().into_owned()
     };
-    in_callback(|| range::end_call(&EndedCall { error, correlation: data.correlation, kernel: &kernel }));
+    in_callback(|| range::end_call(&EndedCall { function, error, correlation: data.correlation, kernel: &kernel }));
 }
 
 /// The first field of the data when a call returns.
@@ -148,9 +159,9 @@ pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function:
         in_callback(|| HUB.before_unload());
     }
     if site == EXIT {
-        // Also after the recording, since CUPTI replays kernels until then.
+        // Also while the recording ends: CUPTI measures a launch until it returns.
         if range::is_in_call((domain, function)) {
-            end_call(data);
+            end_call((domain, function), data);
         }
     } else if HUB.measures_ranges() {
         measure_begun_call((domain, function), data);

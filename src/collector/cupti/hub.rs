@@ -1,7 +1,7 @@
 //! Process-wide state of CUPTI's callbacks, which have no user data: the buffers and the current recording.
 
 use super::callbacks::UNLOADS;
-use super::range::{BegunCall, RangeMetrics};
+use super::range::{BegunCall, OwnWaits, RangeMetrics};
 use super::selected_fields::StatedLayouts;
 use crate::collector::CaptureRange;
 use crate::collector::buffered::commands::ReaderCommands;
@@ -21,6 +21,7 @@ pub(super) static HUB: Hub = Hub {
     commands: Mutex::new(None),
     measures_ranges: AtomicBool::new(false),
     range_metrics: Mutex::new(None),
+    own_waits: OwnWaits::new(),
     unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
     layouts: StatedLayouts::new(),
 };
@@ -41,6 +42,7 @@ pub(super) struct Hub {
     /// Whether kernels or annotations are measured.
     measures_ranges: AtomicBool,
     range_metrics: Mutex<Option<RangeMetrics>>,
+    pub(super) own_waits: OwnWaits,
     /// The numbers of the driver's functions that unload kernels.
     unload_functions: [AtomicU32; UNLOADS.len()],
     /// The layouts of the records in the buffers.
@@ -175,6 +177,7 @@ mod tests {
             commands: Mutex::new(None),
             measures_ranges: AtomicBool::new(false),
             range_metrics: Mutex::new(None),
+            own_waits: OwnWaits::new(),
             unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
             layouts: StatedLayouts::new(),
         };

@@ -91,7 +91,7 @@ impl CallEffects {
         CallEffects {
             runs_kernels,
             launches: runs_kernels || begins(&["Memcpy", "Memset"]),
-            begins_capture: begins(&["StreamBeginCapture"]),
+            begins_capture: begins(&["StreamBeginCapture", "StreamBeginRecapture"]),
             ends_capture: begins(&["StreamEndCapture"]),
             is_noise,
         }

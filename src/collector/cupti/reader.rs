@@ -1,6 +1,7 @@
 //! Converts CUPTI's records into records of the recording.
 
 use super::ffi::{DRIVER, OWN_IDS, RUNTIME};
+use super::hub::HUB;
 use super::kernels::KernelNames;
 use super::markers::Markers;
 use super::names::Functions;
@@ -225,10 +226,10 @@ impl Reader {
 
     /// Returns whether the work of a call should have records.
     fn expects_work(&self, runs_kernels: bool) -> bool {
-        const KERNELS: ActivityTypes =
-            ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaProfilerRange]);
+        // Not those that metrics are measured of: that counts the launches without a row.
         const TRANSFERS: ActivityTypes = ActivityTypes::of(&[ActivityType::GpuMemcpy, ActivityType::GpuMemset]);
-        !self.expected.intersection(if runs_kernels { KERNELS } else { TRANSFERS }).is_empty()
+        let of_launch = if runs_kernels { ActivityType::ConcurrentKernel.into() } else { TRANSFERS };
+        !self.expected.intersection(of_launch).is_empty()
     }
 
     fn add_call(&mut self, call: &Api<'_>, domain: u32, batch: &mut Batch<'_>) {
@@ -237,6 +238,8 @@ impl Reader {
         let (does, correlation, thread) = (function.does, call.correlation(), call.thread());
         self.launches.note_call(call.start());
         let external = self.id_around(correlation);
+        // The call around such a wait, which begins later, has the id.
+        let correlation = if domain == DRIVER && HUB.own_waits.take(number, correlation) { 0 } else { correlation };
         let (own, until) = self.excluded_calls;
         if does.is_noise || thread == own && call.start() < until {
             return;

@@ -256,6 +256,7 @@ impl Loaded {
         /// A resume may run in a callback, for which the thread that disables kinds waits.
         const PATIENCE: Duration = Duration::from_millis(2);
         HUB.layouts.clear();
+        HUB.own_waits.clear();
         let kinds = enable_selection(&mut subscriber, selection, capabilities)?;
         let kinds = Arc::new(PausableKinds::new(subscriber, Vec::new(), kinds, PATIENCE));
         subscription.set_kinds(kinds.clone());

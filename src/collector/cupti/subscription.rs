@@ -6,6 +6,7 @@ use super::subscriber::Subscriber;
 use crate::collector::buffered::kinds::PausableKinds;
 use kineto_trace::activity::ActivityTypes;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The subscriber and the kinds that it enabled; released on drop, also after a panic.
 #[derive(Debug)]
@@ -40,10 +41,10 @@ impl Subscription {
         self.ranges.as_ref().map_or(ActivityTypes::EMPTY, |ranges| ranges.row_type().into())
     }
 
-    /// Ends the measuring.
-    pub(super) fn finish_ranges(&self) {
+    /// Ends the measuring. A launch that is measured has until then to return.
+    pub(super) fn finish_ranges(&self, deadline: Instant) {
         if let Some(ranges) = &self.ranges {
-            ranges.finish();
+            ranges.finish(deadline);
         }
     }
 
@@ -60,7 +61,11 @@ impl Drop for Subscription {
         }
         HUB.pool.close();
         HUB.set_range_metrics(None);
-        self.finish_ranges();
+        self.finish_ranges(Instant::now());
+        // The callback at its return, which releases the counters, needs the subscription.
+        if let Some(ranges) = &self.ranges {
+            ranges.wait_for_launches();
+        }
         // Nothing returns the buffers of a subscriber that no longer exists.
         if self.subscriber.is_shared() && HUB.pool.has_buffers_out() {
             let _ = self.subscriber.api.flush_buffers(true);

@@ -91,8 +91,8 @@ impl BufferedLibrary for CuptiLibrary {
         launches.unfinished_count() == 0 && (keeps_launching || !HUB.pool.holds_records(cutoff.requests))
     }
 
-    fn finish_recording(&mut self, counts: &PoolCounts) {
-        self.subscription.finish_ranges();
+    fn finish_recording(&mut self, counts: &PoolCounts, deadline: Instant) {
+        self.subscription.finish_ranges(deadline);
         self.count_lost_times();
         if let Some(HardwareTimes { lost: lost @ 1.., .. }) = self.hardware_times {
             let why = "the hardware's buffer of times was full; launch less in a second, or unset CUPTI_HARDWARE_TIMES";

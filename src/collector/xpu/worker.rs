@@ -11,7 +11,7 @@ use crate::collector::buffered::launches::UnfinishedLaunches;
 use crate::collector::buffered::pool::PoolCounts;
 use crate::collector::buffered::walk::Records;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a pause polls for the end of earlier launches.
 const MAX_PAUSE_POLLS: u32 = 12;
@@ -76,7 +76,7 @@ impl BufferedLibrary for PtiLibrary {
         self.reader.launches.unfinished_count() == 0 || cutoff.polls >= MAX_PAUSE_POLLS
     }
 
-    fn finish_recording(&mut self, _counts: &PoolCounts) {
+    fn finish_recording(&mut self, _counts: &PoolCounts, _deadline: Instant) {
         if let Some(sampling) = self.sampling.take() {
             sampling.stop_and_deliver(&mut self.reader);
         }

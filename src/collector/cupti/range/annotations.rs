@@ -4,11 +4,12 @@
 //! pass of its own, belongs to the range of the outer one. A range counts all work of its context. Therefore the thread
 //! waits for the context at both ends, and a range in which another thread submits work is not reported.
 
+use super::super::hub::HUB;
 use super::super::profiler::shapes::METRIC_VALUES;
 use super::context::{AnnotatedContext, CallEntry, RangeRefusal};
 use super::ffi::stream_of_call;
 use super::functions::WatchedFunction;
-use super::run::RangeRun;
+use super::run::{EndedContexts, RangeRun};
 use super::session::{DeviceMetrics, MissReason};
 use super::{BegunCall, EndedCall};
 use crate::collector::DeviceWork;
@@ -16,7 +17,7 @@ use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The metrics of a recording's annotations.
@@ -24,8 +25,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(in crate::collector::cupti) struct AnnotationMetrics {
     run: RangeRun,
     contexts: Mutex<BTreeMap<usize, Result<Arc<AnnotatedContext>, RangeRefusal>>>,
-    /// By context, the streams that are being captured. A context that is closed and measured again keeps its count.
-    captures: Mutex<BTreeMap<usize, Arc<AtomicU32>>>,
     /// Annotations without work, those inside others, and those that are not measured, by cause.
     idle: AtomicU64,
     nested: AtomicU64,
@@ -69,8 +68,19 @@ struct CurrentCall {
     function: (u32, u32),
     watched: WatchedFunction,
     context: Weak<AnnotatedContext>,
-    /// The count of its context, if it begins or ends a capture.
-    captures: Option<Arc<AtomicU32>>,
+    /// Whether its work becomes part of a graph instead of running.
+    is_captured: bool,
+}
+
+/// A thread that ends in an annotation leaves its ranges open.
+impl Drop for CurrentAnnotation {
+    fn drop(&mut self) {
+        for range in std::mem::take(&mut self.ranges).into_values().flatten() {
+            if let Some(context) = range.context.upgrade() {
+                context.abandon_range(range.number);
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -86,31 +96,18 @@ pub(super) fn is_in_call(function: (u32, u32)) -> bool {
     CALL.try_with(|call| call.borrow().as_ref().is_some_and(|it| it.function == function)).unwrap_or(false)
 }
 
-/// Ends the watched call that the calling thread is in.
+/// Ends the watched call of that function that the calling thread is in.
 pub(super) fn end_call(ended: &EndedCall<'_>) {
-    let call = CALL.try_with(|call| call.borrow_mut().take()).ok().flatten();
-    let Some(call) = call else { return };
-    let ends_capture = match call.watched {
-        WatchedFunction::CaptureBegin => ended.error != 0,
-        WatchedFunction::CaptureEnd => matches!(ended.error, 0 | CAPTURE_INVALIDATED),
-        WatchedFunction::Launch | WatchedFunction::Transfer | WatchedFunction::ContextEnd => false,
-    };
-    if let Some(captures) = call.captures.filter(|_| ends_capture) {
-        let fewer = |captures: u32| captures.checked_sub(1);
-        let _ = captures.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
-    }
-    if matches!(call.watched, WatchedFunction::Launch | WatchedFunction::Transfer)
+    let take = |call: &RefCell<Option<CurrentCall>>| call.borrow_mut().take_if(|call| call.function == ended.function);
+    if let Some(call) = CALL.try_with(take).ok().flatten()
         && let Some(context) = call.context.upgrade()
     {
-        let runs = context.leave_call() && ended.error == 0;
-        if call.watched == WatchedFunction::Launch && runs {
+        context.leave_call();
+        if call.watched == WatchedFunction::Launch && !call.is_captured && ended.error == 0 {
             with_range(context.context, |range| range.launches += 1);
         }
     }
 }
-
-/// The result of ending a capture that was invalidated, which ends it too.
-const CAPTURE_INVALIDATED: u32 = 901;
 
 /// Calls `act` with the open range of the calling thread's annotation in a context, if it has one.
 fn with_range<R>(context: usize, act: impl FnOnce(&mut OpenRange) -> R) -> Option<R> {
@@ -160,7 +157,6 @@ impl AnnotationMetrics {
         AnnotationMetrics {
             run,
             contexts: Mutex::default(),
-            captures: Mutex::default(),
             idle: AtomicU64::new(0),
             nested: AtomicU64::new(0),
             overlapped: AtomicU64::new(0),
@@ -201,49 +197,49 @@ impl AnnotationMetrics {
 
     /// Handles a call of the program that begins.
     pub(super) fn on_begun_call(self: &Arc<Self>, call: &BegunCall) {
-        let Some((watched, stream)) = self.run.functions.get(&call.function).copied() else { return };
-        if watched == WatchedFunction::ContextEnd {
-            // The next launch of a context that remains begins anew.
-            return self.close_contexts();
+        let Some((watched, place)) = self.run.functions.get(&call.function).copied() else { return };
+        let stream = stream_of_call(call.params, place);
+        match watched {
+            WatchedFunction::ContextEnd(end) => self.end_contexts(&self.run.find_ended_contexts(call, end)),
+            WatchedFunction::Capture(step) => {
+                self.run.captures.enter_call(call.function, step, stream.unwrap_or_default());
+            }
+            WatchedFunction::Launch | WatchedFunction::Transfer => self.enter_submission(call, watched, stream),
         }
+    }
+
+    /// Notes a call that submits work.
+    fn enter_submission(self: &Arc<Self>, call: &BegunCall, watched: WatchedFunction, stream: Option<usize>) {
         if call.context == 0 {
             // The runtime makes the context of a thread inside its first call: the driver's call counts.
             self.with_annotation(|annotation| *annotation.without_context.get_or_insert(call.correlation));
             return;
         }
         self.with_annotation(|annotation| annotation.without_context.take_if(|known| *known == call.correlation));
-        let submits = matches!(watched, WatchedFunction::Launch | WatchedFunction::Transfer);
-        let context = submits.then(|| self.find_context(call.context));
-        let captures = (!submits).then(|| self.find_captures(call.context));
+        let context = self.find_context(call.context);
         let enter = |current: &RefCell<Option<CurrentCall>>| {
             let mut current = current.borrow_mut();
             let is_outer = current.as_ref().is_none_or(|call| !std::ptr::eq(call.metrics.as_ptr(), Arc::as_ptr(self)));
             if is_outer {
-                if let Some(captures) = captures.as_ref().filter(|_| watched == WatchedFunction::CaptureBegin) {
-                    // At the begin: another thread must not wait from now on.
-                    captures.fetch_add(1, Ordering::AcqRel);
-                }
-                let known = context.as_ref().and_then(|context| context.as_ref().ok());
+                let is_captured = self.run.captures.is_any()
+                    && stream.is_none_or(|stream| self.run.driver.is_capturing(Some(stream)));
                 *current = Some(CurrentCall {
                     metrics: Arc::downgrade(self),
                     function: call.function,
                     watched,
-                    context: known.map(Arc::downgrade).unwrap_or_default(),
-                    captures,
+                    context: context.as_ref().map(Arc::downgrade).unwrap_or_default(),
+                    is_captured,
                 });
             }
             is_outer
         };
-        let is_outer = CALL.try_with(enter).unwrap_or(false);
-        match context.filter(|_| is_outer) {
-            Some(Ok(context)) => self.enter_call(&context, stream_of_call(call.params, stream)),
-            Some(Err(refusal)) => self.refuse_range(call.context, refusal),
-            None => {}
+        if !CALL.try_with(enter).unwrap_or(false) {
+            return;
         }
-    }
-
-    fn find_captures(&self, context: usize) -> Arc<AtomicU32> {
-        self.captures.lock().unwrap_or_else(PoisonError::into_inner).entry(context).or_default().clone()
+        match context {
+            Ok(context) => self.enter_call(&context, call.correlation, stream),
+            Err(refusal) => self.refuse_range(call.context, refusal),
+        }
     }
 
     /// Returns a context, and keeps it, or why it is not measured.
@@ -255,7 +251,7 @@ impl AnnotationMetrics {
         // Without the lock, which each call takes.
         let device = self.run.find_device(context).and_then(|device| device.ok_or(MissReason::FailedBefore));
         let added = |metrics: &Arc<DeviceMetrics>| {
-            Arc::new(AnnotatedContext::new(context, metrics.clone(), self.find_captures(context)))
+            Arc::new(AnnotatedContext::new(context, metrics.clone(), self.run.captures.clone()))
         };
         let found = device.map(added).map_err(RangeRefusal::Missed);
         let mut contexts = lock();
@@ -275,13 +271,17 @@ impl AnnotationMetrics {
     }
 
     /// Begins the range of the thread's annotation, if the call is its first in the context.
-    fn enter_call(self: &Arc<Self>, context: &Arc<AnnotatedContext>, stream: Option<usize>) {
+    fn enter_call(self: &Arc<Self>, context: &Arc<AnnotatedContext>, correlation: u32, stream: Option<usize>) {
+        if context.end_abandoned_range() {
+            self.count_refusal(RangeRefusal::Cut);
+        }
         let own = with_range(context.context, |range| range.number);
         let wants_range = own.is_none() && self.wants_range(context.context);
         let begun = match context.enter_call(own, wants_range) {
             CallEntry::Passed => return,
             CallEntry::Refused(refusal) => Err(refusal),
             CallEntry::Begins(number) => {
+                HUB.own_waits.note(correlation);
                 context.begin_range(stream, self.run.driver, self.run.api, &self.run.names()).map(|()| number)
             }
         };
@@ -371,14 +371,14 @@ impl AnnotationMetrics {
     }
 
     /// Ends the ranges of an annotation, and writes a row for each.
-    fn end_ranges(&self, annotation: CurrentAnnotation) {
+    fn end_ranges(&self, mut annotation: CurrentAnnotation) {
         let is_partial = annotation.without_context.is_some();
         match annotation.ranges.is_empty() {
             true if is_partial => self.count_refusal(RangeRefusal::NoContext),
             true => _ = self.idle.fetch_add(1, Ordering::Relaxed),
             false => {}
         }
-        for range in annotation.ranges.into_values().flatten() {
+        for range in std::mem::take(&mut annotation.ranges).into_values().flatten() {
             let OpenRange { context, number, start, launches } = range;
             let Some(context) = context.upgrade() else {
                 self.run.give_back();
@@ -419,10 +419,28 @@ impl AnnotationMetrics {
         }
     }
 
-    fn close_contexts(&self) {
-        let contexts = std::mem::take(&mut *self.contexts.lock().unwrap_or_else(PoisonError::into_inner));
-        let open = contexts.into_values().filter_map(Result::ok).filter(|context| context.close(self.run.driver));
-        open.for_each(|_| self.count_refusal(RangeRefusal::Cut));
+    /// Releases the counters of contexts that end. The next annotation of a context that remains begins anew.
+    fn end_contexts(&self, ended: &EndedContexts) {
+        let lock = || self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        let device = |context: &Result<Arc<AnnotatedContext>, _>| context.as_ref().ok().map(|it| it.metrics.device);
+        let is_ended = |handle: &usize, context: &_| ended.has(*handle, device(context));
+        if ended.is_certain {
+            let mut closed = Vec::new();
+            lock().retain(|handle, context| {
+                let is_ended = is_ended(handle, context);
+                closed.extend(context.clone().ok().filter(|_| is_ended));
+                !is_ended
+            });
+            self.close_contexts(closed.into_iter());
+        } else {
+            let known: Vec<_> =
+                lock().iter().filter(|(handle, it)| is_ended(handle, it)).map(|it| it.1.clone()).collect();
+            known.iter().flatten().for_each(|context| context.release_idle(self.run.driver));
+        }
+    }
+
+    fn close_contexts(&self, contexts: impl Iterator<Item = Arc<AnnotatedContext>>) {
+        contexts.filter(|context| context.close(self.run.driver)).for_each(|_| self.count_refusal(RangeRefusal::Cut));
     }
 
     /// Ends the measuring, and releases the counters of all contexts.
@@ -430,7 +448,8 @@ impl AnnotationMetrics {
         if self.run.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.close_contexts();
+        let contexts = std::mem::take(&mut *self.contexts.lock().unwrap_or_else(PoisonError::into_inner));
+        self.close_contexts(contexts.into_values().filter_map(Result::ok));
         self.run.note_unmeasured("annotation", "annotations");
         for (counter, kind, outcome) in [
             (&self.overlapped, "", "not measured: another thread used the context meanwhile"),

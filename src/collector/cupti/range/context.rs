@@ -1,20 +1,20 @@
 //! Measures the annotations of one context: one range at a time, which covers the work of all threads.
 
 use super::super::profiler::ffi::MetricNames;
+use super::captures::Captures;
 use super::ffi::RangeApi;
+use super::run::END_LIMIT;
 use super::session::{ContextProfiler, DeviceMetrics, MissReason};
 use crate::collector::cuda::Driver;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// A context in which annotations are measured.
 #[derive(Debug)]
 pub(super) struct AnnotatedContext {
     pub(super) context: usize,
     pub(super) metrics: Arc<DeviceMetrics>,
-    /// Streams that are being captured, as far as known: then the context must not be waited for.
-    captures: Arc<AtomicU32>,
+    captures: Arc<Captures>,
     state: Mutex<ContextState>,
     range_ended: Condvar,
 }
@@ -38,6 +38,16 @@ struct ContextRange {
     number: u64,
     /// Whether another thread has submitted work meanwhile.
     is_disturbed: bool,
+    /// Whether its thread has ended without leaving the annotation.
+    is_abandoned: bool,
+}
+
+impl ContextRange {
+    /// Reserves the counters for the calling thread.
+    fn reserve() -> ContextRange {
+        let number = LAST_RANGE.fetch_add(1, Ordering::Relaxed) + 1;
+        ContextRange { number, is_disturbed: false, is_abandoned: false }
+    }
 }
 
 /// What a call finds that submits work.
@@ -80,16 +90,9 @@ pub(super) struct MeasuredRange {
 /// The number of the last range of the process. A thread may still hold a number of an earlier recording.
 static LAST_RANGE: AtomicU64 = AtomicU64::new(0);
 
-/// How long the end of a recording waits for a thread that begins or ends a range.
-const END_LIMIT: Duration = Duration::from_millis(500);
-
 impl AnnotatedContext {
-    pub(super) fn new(context: usize, metrics: Arc<DeviceMetrics>, captures: Arc<AtomicU32>) -> AnnotatedContext {
+    pub(super) fn new(context: usize, metrics: Arc<DeviceMetrics>, captures: Arc<Captures>) -> AnnotatedContext {
         AnnotatedContext { context, metrics, captures, state: Mutex::default(), range_ended: Condvar::new() }
-    }
-
-    fn has_captures(&self) -> bool {
-        self.captures.load(Ordering::Acquire) > 0
     }
 
     fn lock_state(&self) -> MutexGuard<'_, ContextState> {
@@ -113,29 +116,61 @@ impl AnnotatedContext {
             RangeRefusal::Cut
         } else if state.has_failed {
             RangeRefusal::Missed(MissReason::FailedBefore)
-        } else if self.has_captures() {
+        } else if self.captures.is_any() {
             RangeRefusal::Captured
         } else if state.range.is_some() || state.calls > 1 {
             RangeRefusal::Overlapped
         } else {
-            let number = LAST_RANGE.fetch_add(1, Ordering::Relaxed) + 1;
-            state.range = Some(ContextRange { number, is_disturbed: false });
-            return CallEntry::Begins(number);
+            let range = ContextRange::reserve();
+            state.range = Some(range);
+            return CallEntry::Begins(range.number);
         };
         CallEntry::Refused(refusal)
     }
 
-    /// Notes that a call returns; returns whether its work runs, as far as known, and is not captured.
-    pub(super) fn leave_call(&self) -> bool {
+    /// Notes that a call returns.
+    pub(super) fn leave_call(&self) {
         let mut state = self.lock_state();
         state.calls = state.calls.saturating_sub(1);
-        !self.has_captures()
+    }
+
+    /// Notes that the thread of a range has ended without leaving its annotation.
+    pub(super) fn abandon_range(&self, number: u64) {
+        let mut state = self.lock_state();
+        state.range.iter_mut().filter(|range| range.number == number).for_each(|range| range.is_abandoned = true);
+    }
+
+    /// Ends a range whose thread has ended, in the context, which is current; returns whether the caller counts it.
+    pub(super) fn end_abandoned_range(&self) -> bool {
+        let mut state = self.lock_state();
+        let is_abandoned = state.range.is_some_and(|range| range.is_abandoned) && !self.captures.is_any();
+        let Some(profiler) = state.profiler.take_if(|_| is_abandoned) else { return false };
+        // Outside of the lock, which each launch takes. The range keeps others from the counters.
+        drop(state);
+        profiler.abandon_range();
+        profiler.release();
+        !self.end_state(self.lock_state())
+    }
+
+    /// Releases the counters until the next annotation, unless one is measured.
+    pub(super) fn release_idle(&self, driver: &Driver) {
+        let profiler = {
+            let mut state = self.lock_state();
+            if state.range.is_some() {
+                return;
+            }
+            let Some(profiler) = state.profiler.take() else { return };
+            state.range = Some(ContextRange::reserve());
+            profiler
+        };
+        driver.with_context(self.context, || profiler.release());
+        self.end_state(self.lock_state());
     }
 
     /// Waits for the context, which is current. A wait would invalidate a capture: the calls that begin captures are counted,
     /// and the driver knows those that began before the recording, of `stream` and of those that block the legacy stream.
     fn wait(&self, driver: &Driver, stream: Option<usize>) -> Result<(), RangeRefusal> {
-        let is_captured = self.has_captures()
+        let is_captured = self.captures.is_any()
             || driver.is_capturing(None)
             || stream.is_some_and(|stream| driver.is_capturing(Some(stream)));
         if is_captured {
@@ -170,7 +205,7 @@ impl AnnotatedContext {
         // Outside of the lock, which each launch takes. The reserved range keeps others from the counters.
         drop(state);
         if begun.is_ok() {
-            profiler.iter().for_each(ContextProfiler::abandon_range);
+            profiler.iter().for_each(|profiler| _ = profiler.abandon_range());
         }
         profiler.into_iter().for_each(ContextProfiler::release);
         let is_counted = self.end_state(self.lock_state());
@@ -207,10 +242,9 @@ impl AnnotatedContext {
             }
             state.profiler.take().ok_or(RangeRefusal::Closed)?
         };
-        let mut outcome = Err(RangeRefusal::Cut);
-        driver.with_context(self.context, || outcome = self.pop_range(&profiler, driver, names, now));
         // After an error the next range begins anew.
-        let is_usable = matches!(outcome, Ok(_) | Err(RangeRefusal::Captured));
+        let (mut outcome, mut is_usable) = (Err(RangeRefusal::Cut), false);
+        driver.with_context(self.context, || (outcome, is_usable) = self.pop_range(&profiler, driver, names, now));
         let mut state = self.lock_state();
         if state.range.is_some_and(|range| range.is_disturbed) {
             outcome = Err(RangeRefusal::Overlapped);
@@ -226,20 +260,23 @@ impl AnnotatedContext {
         if self.end_state(state) { Err(RangeRefusal::Closed) } else { outcome }
     }
 
-    /// Waits, and pops the range.
+    /// Waits, and pops the range; returns whether the next one may use the same object.
     fn pop_range(
         &self,
         profiler: &ContextProfiler,
         driver: &Driver,
         names: &MetricNames,
         now: impl FnOnce() -> u64,
-    ) -> Result<MeasuredRange, RangeRefusal> {
+    ) -> (Result<MeasuredRange, RangeRefusal>, bool) {
         // The streams of its calls may have been destroyed.
-        self.wait(driver, None).inspect_err(|_| profiler.abandon_range())?;
+        if let Err(refusal) = self.wait(driver, None) {
+            let is_decoded = profiler.abandon_range();
+            return (Err(refusal), is_decoded && refusal == RangeRefusal::Captured);
+        }
         let end = now();
         match profiler.end_range(&self.metrics, names) {
-            Ok(values) => Ok(MeasuredRange { end, values }),
-            Err(missed) => Err(RangeRefusal::Missed(missed)),
+            Ok(values) => (Ok(MeasuredRange { end, values }), true),
+            Err(missed) => (Err(RangeRefusal::Missed(missed)), false),
         }
     }
 

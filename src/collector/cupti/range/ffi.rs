@@ -109,6 +109,12 @@ pub(super) fn stream_of_call(params: CallParams, place: Option<StreamPlace>) -> 
     place.and_then(|place| unsafe { params.stream(place) })
 }
 
+/// Returns the number of the device of a call that begins, whose first parameter that is.
+pub(super) fn device_of_call(params: CallParams) -> Option<i32> {
+    // SAFETY: the call begins, and the caller knows its function by name.
+    unsafe { params.device() }
+}
+
 impl RangeHandle {
     fn object(self) -> Object {
         with_exposed_provenance_mut(self.0)

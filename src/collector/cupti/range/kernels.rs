@@ -6,40 +6,43 @@
 
 use super::super::profiler::ffi::CallFailure;
 use super::super::profiler::shapes::KERNEL_RANGE;
+use super::ffi::stream_of_call;
 use super::functions::WatchedFunction;
-use super::run::RangeRun;
+use super::run::{END_LIMIT, EndedContexts, RangeRun};
 use super::session::{ContextSession, MissReason};
 use super::{BegunCall, EndedCall};
+use crate::buffer::Loss;
 use crate::collector::DeviceWork;
-use crate::collector::cuda::Driver;
 use crate::collector::records::demangle::demangle;
 use kineto_trace::activity::ActivityType;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 /// The metrics of a recording's kernels.
 #[derive(Debug)]
 pub(in crate::collector::cupti) struct KernelMetrics {
     run: RangeRun,
     sessions: Mutex<BTreeMap<usize, Arc<ContextSession>>>,
+    /// Launches during a capture of another stream.
+    captured: AtomicU64,
 }
 
 /// A launch that a thread is in. The runtime's functions call the driver's: the outer call is the launch.
 #[derive(Debug)]
 struct CurrentLaunch {
-    /// A launch that runs when its recording ends may have no callback at its return, and is left here.
+    /// A launch without measuring that runs when its recording ends may have no callback at its return, and is left here.
     metrics: Weak<KernelMetrics>,
     function: (u32, u32),
     /// `None` if it is not measured.
     measured: Option<MeasuredLaunch>,
 }
 
-/// A launch that is measured, until it returns, also if its recording ends first.
+/// A launch that is measured until it returns.
 #[derive(Debug)]
 struct MeasuredLaunch {
-    metrics: Arc<KernelMetrics>,
     session: Arc<ContextSession>,
     start: u64,
 }
@@ -55,60 +58,72 @@ pub(super) fn is_in_launch(function: (u32, u32)) -> bool {
     LAUNCH.try_with(is_it).unwrap_or(false)
 }
 
-/// Ends the launch that the calling thread is in.
+/// Ends the launch by that function that the calling thread is in.
 pub(super) fn end_launch(call: &EndedCall<'_>) {
-    let launch = LAUNCH.try_with(|launch| launch.borrow_mut().take()).ok().flatten();
-    if let Some(measured) = launch.and_then(|launch| launch.measured) {
-        measured.metrics.clone().end_launch(call, &measured);
-    }
-}
-
-impl CurrentLaunch {
-    /// Releases the counters of a launch whose recording has ended: the next one of the context needs them.
-    fn release(self, driver: &Driver) {
-        let Some(measured) = self.measured else { return };
-        let names = measured.metrics.run.names();
-        driver.with_context(measured.session.context, || _ = measured.session.end_launch(&names));
+    let take = |launch: &RefCell<Option<CurrentLaunch>>| launch.borrow_mut().take_if(|it| it.function == call.function);
+    if let Some(CurrentLaunch { metrics, measured: Some(measured), .. }) = LAUNCH.try_with(take).ok().flatten()
+        && let Some(metrics) = metrics.upgrade()
+    {
+        metrics.end_launch(call, &measured);
     }
 }
 
 impl KernelMetrics {
     pub(super) fn new(run: RangeRun) -> KernelMetrics {
-        KernelMetrics { run, sessions: Mutex::default() }
+        KernelMetrics { run, sessions: Mutex::default(), captured: AtomicU64::new(0) }
+    }
+
+    fn lock_sessions(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<ContextSession>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Handles a call of the program that begins.
     pub(super) fn on_begun_call(self: &Arc<Self>, call: &BegunCall) {
-        match self.run.functions.get(&call.function) {
-            Some((WatchedFunction::Launch, _)) => self.begin_launch(call),
-            // The next launch of a context that remains begins anew.
-            Some((WatchedFunction::ContextEnd, _)) => self.close_sessions(),
-            _ => {}
+        let Some((watched, place)) = self.run.functions.get(&call.function).copied() else { return };
+        let stream = || stream_of_call(call.params, place);
+        match watched {
+            WatchedFunction::Launch => self.begin_launch(call, stream()),
+            WatchedFunction::Capture(step) => {
+                self.run.captures.enter_call(call.function, step, stream().unwrap_or_default());
+            }
+            WatchedFunction::ContextEnd(end) => self.end_contexts(&self.run.find_ended_contexts(call, end)),
+            WatchedFunction::Transfer => {}
         }
     }
 
     /// Begins to measure a launch, unless the thread is in one already.
-    fn begin_launch(self: &Arc<Self>, call: &BegunCall) {
+    fn begin_launch(self: &Arc<Self>, call: &BegunCall, stream: Option<usize>) {
         let is_own = |launch: &CurrentLaunch| std::ptr::eq(launch.metrics.as_ptr(), Arc::as_ptr(self));
         let is_nested = LAUNCH.try_with(|launch| launch.borrow().as_ref().is_some_and(is_own)).unwrap_or(true);
         if !self.run.is_recording() || call.context == 0 || is_nested {
             return;
         }
-        if let Some(stale) = LAUNCH.try_with(|current| current.borrow_mut().take()).ok().flatten() {
-            stale.release(self.run.driver);
-        }
-        let measured = self.measure_launch(call.context);
+        let measured = if self.is_capturing(stream) { None } else { self.measure_launch(call.context) };
         let launch = CurrentLaunch { metrics: Arc::downgrade(self), function: call.function, measured };
         let _ = LAUNCH.try_with(|current| *current.borrow_mut() = Some(launch));
     }
 
+    /// Returns whether a launch must not be measured: its stream is being captured, or another one is, whose capture that
+    /// would invalidate. The first runs later, in a graph; the second is counted.
+    fn is_capturing(&self, stream: Option<usize>) -> bool {
+        if stream.is_some_and(|stream| self.run.driver.is_capturing(Some(stream))) {
+            return true;
+        }
+        let is_any = self.run.captures.is_any();
+        if is_any {
+            self.captured.fetch_add(1, Ordering::Relaxed);
+            self.run.sink.lost(Loss::VendorDropped, 1);
+        }
+        is_any
+    }
+
     /// Begins to measure a launch of a context; returns `None`, and counts, if that cannot be.
-    fn measure_launch(self: &Arc<Self>, context: usize) -> Option<MeasuredLaunch> {
+    fn measure_launch(&self, context: usize) -> Option<MeasuredLaunch> {
         if !self.run.is_below_limit() {
             return None;
         }
         let missed = match self.begin_in_context(context) {
-            Ok(session) => return Some(MeasuredLaunch { metrics: self.clone(), session, start: self.run.now() }),
+            Ok(session) => return Some(MeasuredLaunch { session, start: self.run.now() }),
             Err(missed) => missed,
         };
         self.run.give_back();
@@ -125,7 +140,7 @@ impl KernelMetrics {
     fn begin_in_context(&self, context: usize) -> Result<Arc<ContextSession>, MissReason> {
         let metrics = self.run.find_device(context)?.ok_or(MissReason::FailedBefore)?;
         let session = {
-            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sessions = self.lock_sessions();
             // Checked under the lock: the end of the recording closes the sessions that exist then.
             if self.run.is_over.load(Ordering::Acquire) {
                 return Err(MissReason::Ended);
@@ -137,13 +152,16 @@ impl KernelMetrics {
 
     fn end_launch(&self, call: &EndedCall<'_>, launch: &MeasuredLaunch) {
         let end = self.run.now();
-        match launch.session.end_launch(&self.run.names()) {
-            Ok(Some(values)) => self.add_row(call, launch, end, &values),
-            // A launch that failed, or that a graph has captured.
-            Ok(None) if call.error != 0 => {}
-            Ok(None) => self.run.count_missed(),
-            Err(failed) => self.note_failure(failed),
-        }
+        launch.session.end_launch(&self.run.names(), |values| {
+            match values {
+                Ok(Some(values)) => return self.add_row(call, launch, end, &values),
+                // CUDA refused the launch.
+                Ok(None) if call.error != 0 => {}
+                Ok(None) => self.run.count_missed(),
+                Err(failed) => self.note_failure(failed),
+            }
+            self.run.give_back();
+        });
     }
 
     fn note_failure(&self, failed: CallFailure) {
@@ -169,17 +187,42 @@ impl KernelMetrics {
         });
     }
 
-    fn close_sessions(&self) {
-        let sessions = std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner));
-        sessions.into_values().for_each(|session| session.close(self.run.driver));
+    /// Releases the counters of contexts that end. The next launch of a context that remains begins anew.
+    fn end_contexts(&self, ended: &EndedContexts) {
+        // Without the lock, which each launch takes.
+        let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
+        for session in sessions.iter().filter(|session| ended.has(session.context, Some(session.metrics.device))) {
+            if !ended.is_certain {
+                session.release_idle(self.run.driver);
+            } else if !session.close(self.run.driver, Instant::now() + END_LIMIT) {
+                self.lock_sessions().remove(&session.context);
+            }
+        }
     }
 
-    /// Ends the measuring, and releases the counters of all contexts.
-    pub(super) fn finish(&self) {
+    /// Ends the measuring, and releases the counters of all contexts. A launch that is measured has until then to return.
+    pub(super) fn finish(&self, deadline: Instant) {
         if self.run.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.close_sessions();
+        let deadline = deadline.max(Instant::now() + END_LIMIT / 2);
+        let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
+        for _ in sessions.iter().filter(|session| session.close(self.run.driver, deadline)) {
+            let note = "a launch was still being measured at the end: its row is lost, and libcupti is in use until it returns";
+            self.run.sink.note(note);
+            self.run.sink.lost(Loss::VendorDropped, 1);
+        }
         self.run.note_unmeasured("launch", "launches");
+        match self.captured.load(Ordering::Relaxed) {
+            0 => {}
+            1 => self.run.sink.note("1 launch was not measured: a stream was being captured"),
+            count => self.run.sink.note(format!("{count} launches were not measured: a stream was being captured")),
+        }
+    }
+
+    /// Waits for the launches that are still measured, each of which then releases its counters.
+    pub(super) fn wait_for_launches(&self) {
+        let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
+        sessions.iter().for_each(|session| session.wait_for_launch());
     }
 }

@@ -4,6 +4,7 @@
 //! Therefore nothing else of the device is recorded meanwhile; its times would not be the program's.
 
 mod annotations;
+mod captures;
 mod context;
 mod ffi;
 mod functions;
@@ -11,10 +12,12 @@ mod kernels;
 mod run;
 mod session;
 mod settings;
+mod waits;
 
 pub(super) use annotations::end_annotation;
 pub(super) use functions::StreamPlace;
 pub(super) use settings::RangeSettings;
+pub(super) use waits::OwnWaits;
 
 use super::callbacks::CallParams;
 use super::profiler::ffi::ProfilerApi;
@@ -31,6 +34,7 @@ use kineto_trace::activity::{ActivityType, ActivityTypes};
 use run::RangeRun;
 use session::DeviceMetrics;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The functions of libcupti.
 #[derive(Debug)]
@@ -73,6 +77,8 @@ pub(super) struct BegunCall {
 /// A call that returns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndedCall<'c> {
+    /// Its domain and number.
+    pub(super) function: (u32, u32),
     /// CUDA's error code; 0 for success.
     pub(super) error: u32,
     pub(super) correlation: u32,
@@ -82,13 +88,14 @@ pub(super) struct EndedCall<'c> {
 
 /// Returns whether the calling thread is in a watched call of that function.
 pub(super) fn is_in_call(function: (u32, u32)) -> bool {
-    kernels::is_in_launch(function) || annotations::is_in_call(function)
+    kernels::is_in_launch(function) || annotations::is_in_call(function) || captures::is_in_call(function)
 }
 
 /// Ends the watched call that the calling thread is in.
 pub(super) fn end_call(call: &EndedCall<'_>) {
     kernels::end_launch(call);
     annotations::end_call(call);
+    captures::end_call(call.function, call.error);
 }
 
 /// The types that are recorded together with metrics: those of the host.
@@ -200,11 +207,18 @@ impl RangeMetrics {
         }
     }
 
-    /// Ends the measuring, and releases the counters of all contexts.
-    pub(super) fn finish(&self) {
+    /// Ends the measuring, and releases the counters of all contexts. A launch that is measured has until then to return.
+    pub(super) fn finish(&self, deadline: Instant) {
         match self {
-            RangeMetrics::Kernels(metrics) => metrics.finish(),
+            RangeMetrics::Kernels(metrics) => metrics.finish(deadline),
             RangeMetrics::Annotations(metrics) => metrics.finish(),
+        }
+    }
+
+    /// Waits for launches that are still measured. CUPTI releases no counters while it replays a kernel.
+    pub(super) fn wait_for_launches(&self) {
+        if let RangeMetrics::Kernels(metrics) = self {
+            metrics.wait_for_launches();
         }
     }
 }

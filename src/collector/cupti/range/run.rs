@@ -1,12 +1,14 @@
 //! The parts that the metrics of kernels and those of annotations share.
 
+use super::super::error::INVALID_PARAMETER;
 use super::super::profiler::ffi::{CallFailure, MetricNames};
 use super::super::start::Loaded;
 use super::super::subscriber::Subscriber;
-use super::RangePlan;
-use super::ffi::{RangeApi, RangeUnit};
-use super::functions::{WatchedCall, find_functions};
+use super::captures::Captures;
+use super::ffi::{RangeApi, RangeUnit, device_of_call, stream_of_call};
+use super::functions::{ContextEnd, StreamPlace, WatchedCall, find_functions};
 use super::session::{DeviceMetrics, MissReason};
+use super::{BegunCall, RangePlan};
 use crate::buffer::Loss;
 use crate::collector::buffered::recording::RecordingApi;
 use crate::collector::clock::realtime_now;
@@ -17,6 +19,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The settings, functions and counts of a recording with metrics.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ pub(super) struct RangeRun {
     subscriber: Subscriber,
     pub(super) sink: RecordSink,
     pub(super) functions: BTreeMap<(u32, u32), WatchedCall>,
+    pub(super) captures: Arc<Captures>,
     pub(super) is_over: AtomicBool,
     /// Ranges that were measured or are being measured.
     begun: AtomicU64,
@@ -34,6 +38,9 @@ pub(super) struct RangeRun {
     beyond_limit: AtomicU64,
     plan: RangePlan,
 }
+
+/// How long the end of a context or a recording waits for a thread that begins or ends a range.
+pub(super) const END_LIMIT: Duration = Duration::from_millis(500);
 
 impl RangeRun {
     /// Subscribes to the calls that submit work, and adds what is measured to the capabilities.
@@ -45,12 +52,8 @@ impl RangeRun {
         capabilities: &mut Capabilities,
     ) -> RangeRun {
         let functions = find_functions(subscriber, plan.settings.unit);
-        for (domain, function) in functions.keys() {
-            if let Err(error) = subscriber.enable_call(*domain, *function) {
-                let what = "could not subscribe to some launches, which are not measured";
-                capabilities.notes.push(format!("{what}: {error}"));
-            }
-        }
+        let is_newer = is_newer(loaded.interfaces.version, loaded.driver.version());
+        capabilities.notes.extend(watch_calls(subscriber, functions.keys(), is_newer));
         plan.describe(capabilities);
         RangeRun {
             api: plan.api,
@@ -58,6 +61,7 @@ impl RangeRun {
             subscriber,
             sink: sink.clone(),
             functions,
+            captures: Arc::default(),
             is_over: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             missed: AtomicU64::new(0),
@@ -146,6 +150,76 @@ impl RangeRun {
     }
 }
 
+/// The contexts that a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EndedContexts {
+    /// The handle of the one.
+    handle: Option<usize>,
+    /// The device of all.
+    device: Option<i32>,
+    /// Whether they end whatever the program has retained.
+    pub(super) is_certain: bool,
+}
+
+impl EndedContexts {
+    /// Returns whether a context of a device is one of them; `None` is a device that is not measured.
+    pub(super) fn has(&self, context: usize, device: Option<i32>) -> bool {
+        self.handle.is_none_or(|handle| handle == context) && self.device.is_none_or(|ended| device == Some(ended))
+    }
+}
+
+impl RangeRun {
+    /// Returns the contexts that a call ends.
+    pub(super) fn find_ended_contexts(&self, call: &BegunCall, end: ContextEnd) -> EndedContexts {
+        let handle = match end {
+            // It is where a stream would be.
+            ContextEnd::Handle => stream_of_call(call.params, Some(StreamPlace::At(0))),
+            _ => None,
+        };
+        let device = match end {
+            ContextEnd::Device | ContextEnd::Release => device_of_call(call.params),
+            ContextEnd::CurrentDevice if call.context != 0 => {
+                self.api.find_device(call.context).ok().map(u32::cast_signed)
+            }
+            _ => None,
+        };
+        let is_certain = (handle.is_some() || device.is_some()) && end != ContextEnd::Release;
+        EndedContexts { handle, device, is_certain }
+    }
+}
+
+/// Returns whether this CUPTI is newer than the driver, and so knows functions that the driver lacks.
+fn is_newer(cupti: u32, driver: i32) -> bool {
+    // Before 13.0 its versions have numbers of their own.
+    let version = match cupti {
+        ..=25 => 12_060,
+        26 | 27 => 12_080,
+        28..=99 => 12_090,
+        cupti => cupti / 100 * 10,
+    };
+    i64::from(version) > i64::from(driver)
+}
+
+/// Subscribes to functions; returns a note that names those that are not watched, if there are such.
+fn watch_calls<'f>(
+    subscriber: Subscriber,
+    functions: impl Iterator<Item = &'f (u32, u32)>,
+    is_newer: bool,
+) -> Option<String> {
+    let mut failed = Vec::new();
+    for (domain, function) in functions {
+        match subscriber.enable_call(*domain, *function) {
+            // The driver does not have the function, so nothing calls it.
+            Err(INVALID_PARAMETER) if is_newer => {}
+            Err(error) => failed.push((subscriber.api.callback_name(*domain, *function).unwrap_or_default(), error)),
+            Ok(()) => {}
+        }
+    }
+    let (_, error) = failed.first()?;
+    let names = failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    Some(format!("could not subscribe to calls, whose work may be missing or in another range: {names}: {error}"))
+}
+
 impl RangePlan {
     /// Adds what is measured to the capabilities.
     fn describe(&self, capabilities: &mut Capabilities) {
@@ -187,5 +261,25 @@ impl RangePlan {
         let failed = |(device, why): &(i32, _)| format!("{} of GPU {device} are not measured: {why}", unit.plural());
         capabilities.notes.extend(self.failed.iter().map(failed));
         capabilities.notes.push(left_out.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_cupti_and_the_driver_are_compared() {
+        let pairs = [(130_500, 13_000), (130_500, 13_050), (130_001, 13_000), (24, 12_040), (24, 12_060), (28, 13_000)];
+        assert_eq!(pairs.map(|(cupti, driver)| is_newer(cupti, driver)), [true, false, false, true, false, false]);
+    }
+
+    #[test]
+    fn ended_contexts_are_those_of_the_handle_or_device() {
+        let ended = |handle, device| EndedContexts { handle, device, is_certain: true };
+        assert!(ended(Some(7), None).has(7, None) && !ended(Some(7), None).has(8, Some(0)));
+        assert!(ended(None, Some(1)).has(7, Some(1)));
+        assert!(!ended(None, Some(1)).has(7, None) && !ended(None, Some(1)).has(7, Some(0)));
+        assert!(ended(None, None).has(7, None));
     }
 }

@@ -7,7 +7,7 @@ use super::ffi::{RangeApi, RangeHandle, RangeUnit, StopReport};
 use crate::collector::cuda::Driver;
 use crate::collector::{DeviceDescription, Unavailable};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The metrics of a device.
 #[derive(Debug)]
@@ -34,9 +34,10 @@ struct SessionState {
     is_measuring: bool,
     /// No further launch is measured.
     is_closed: bool,
+    /// `None` also while a thread begins or ends a launch.
     profiler: Option<ContextProfiler>,
-    /// Why the context is not measured.
-    failure: Option<CallFailure>,
+    /// The context is not measured.
+    has_failed: bool,
 }
 
 /// A context's counters, until they are released.
@@ -62,9 +63,8 @@ pub(super) enum MissReason {
     NoTurn,
 }
 
-/// How long a launch waits for another one of its context, and the end of a recording for a launch.
+/// How long a launch waits for another one of its context.
 const TURN_LIMIT: Duration = Duration::from_secs(10);
-const END_LIMIT: Duration = Duration::from_millis(500);
 
 impl DeviceMetrics {
     /// Configures the metrics for a device.
@@ -94,12 +94,26 @@ impl ContextSession {
         ContextSession { context, metrics, state: Mutex::default(), turn_ended: Condvar::new() }
     }
 
+    fn lock_state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until no launch is measured; returns `None` if that takes too long.
     fn wait_for_turn(&self, limit: Duration) -> Option<MutexGuard<'_, SessionState>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.turn_ended.wait_timeout_while(state, limit, |state| state.is_measuring);
+        let waited = self.turn_ended.wait_timeout_while(self.lock_state(), limit, |state| state.is_measuring);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (!state.is_measuring).then_some(state)
+    }
+
+    /// Waits until no launch is measured.
+    pub(super) fn wait_for_launch(&self) {
+        drop(self.turn_ended.wait_while(self.lock_state(), |state| state.is_measuring));
+    }
+
+    /// Ends the turn that `is_measuring` reserves.
+    fn end_turn(&self) {
+        self.lock_state().is_measuring = false;
+        self.turn_ended.notify_all();
     }
 
     /// Begins to measure a launch of the calling thread, whose current context this is.
@@ -107,79 +121,82 @@ impl ContextSession {
     /// # Errors
     /// Why the launch is not measured.
     pub(super) fn begin_launch(&self, api: &'static RangeApi, names: &MetricNames) -> Result<(), MissReason> {
-        let mut state = self.wait_for_turn(TURN_LIMIT).ok_or(MissReason::NoTurn)?;
-        if state.is_closed {
-            return Err(MissReason::Ended);
-        }
-        if state.failure.is_some() {
-            return Err(MissReason::FailedBefore);
-        }
-        let opened = state.open_profiler(api, self.context, names);
-        let begun = opened.and_then(|profiler| profiler.start(RangeUnit::Kernels, &self.metrics));
+        let profiler = {
+            let mut state = self.wait_for_turn(TURN_LIMIT).ok_or(MissReason::NoTurn)?;
+            if state.is_closed {
+                return Err(MissReason::Ended);
+            }
+            if state.has_failed {
+                return Err(MissReason::FailedBefore);
+            }
+            state.is_measuring = true;
+            state.profiler.take()
+        };
+        // Outside of the lock, which each launch takes. The turn keeps others from the counters.
+        let opened = profiler.map_or_else(|| ContextProfiler::open(api, self.context, names), Ok);
+        let begun = opened.and_then(|mut profiler| match profiler.start(RangeUnit::Kernels, &self.metrics) {
+            Ok(()) => Ok(profiler),
+            Err(failed) => {
+                profiler.release();
+                Err(failed)
+            }
+        });
         match begun {
-            Ok(()) => {
-                state.is_measuring = true;
+            Ok(profiler) => {
+                self.lock_state().profiler = Some(profiler);
                 Ok(())
             }
             Err(failed) => {
-                state.release_counters();
-                state.failure = Some(failed);
-                drop(state);
-                self.turn_ended.notify_all();
+                self.lock_state().has_failed = true;
+                self.end_turn();
                 Err(MissReason::Failed(failed))
             }
         }
     }
 
-    /// Ends the measuring of a launch; returns its values, or `None` if other than one kernel ran.
-    ///
-    /// # Errors
-    /// Why there are no values.
-    pub(super) fn end_launch(&self, names: &MetricNames) -> Result<Option<Vec<f64>>, CallFailure> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = state.profiler.as_ref().map_or(Ok(None), |profiler| {
+    /// Ends the measuring of a launch; passes its values to `report`, or `None` if other than one kernel ran, or why there
+    /// are no values. The end of the recording waits for the report.
+    pub(super) fn end_launch(&self, names: &MetricNames, report: impl FnOnce(Result<Option<Vec<f64>>, CallFailure>)) {
+        let profiler = self.lock_state().profiler.take();
+        let values = profiler.as_ref().map_or(Ok(None), |profiler| {
             profiler.read_values(RangeUnit::Kernels, &self.metrics, names).map(Result::ok)
         });
-        state.is_measuring = false;
         // After an error the next launch begins anew.
-        if values.is_err() || state.is_closed {
-            state.release_counters();
-        }
+        let is_usable = values.is_ok();
+        report(values);
+        let mut state = self.lock_state();
+        let (kept, ended) = if is_usable && !state.is_closed { (profiler, None) } else { (None, profiler) };
+        state.profiler = kept;
         drop(state);
-        self.turn_ended.notify_all();
-        values
+        ended.into_iter().for_each(ContextProfiler::release);
+        self.end_turn();
     }
 
-    /// Ends the measuring of the context. A launch that is measured longer than a limit releases the counters itself.
-    pub(super) fn close(&self, driver: &Driver) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
-        self.turn_ended.notify_all();
-        let Some(mut state) = self.wait_for_turn(END_LIMIT) else { return };
-        driver.with_context(self.context, || state.release_counters());
-        // Without its context the object has ended too.
-        state.profiler = None;
-    }
-}
-
-impl SessionState {
-    fn open_profiler(
-        &mut self,
-        api: &'static RangeApi,
-        context: usize,
-        names: &MetricNames,
-    ) -> Result<&mut ContextProfiler, CallFailure> {
-        let profiler = match self.profiler.take() {
-            Some(profiler) => profiler,
-            None => ContextProfiler::open(api, context, names)?,
-        };
-        Ok(self.profiler.insert(profiler))
+    /// Ends the measuring of the context; returns whether a launch is still measured at the deadline, which then releases the
+    /// counters when it returns.
+    pub(super) fn close(&self, driver: &Driver, deadline: Instant) -> bool {
+        self.lock_state().is_closed = true;
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let Some(state) = self.wait_for_turn(limit) else { return true };
+        self.release_counters(driver, state);
+        false
     }
 
-    /// Releases the counters. The context must be current.
-    fn release_counters(&mut self) {
-        if let Some(profiler) = self.profiler.take() {
-            profiler.release();
+    /// Releases the counters until the next launch, unless one is measured.
+    pub(super) fn release_idle(&self, driver: &Driver) {
+        let state = self.lock_state();
+        if !state.is_measuring {
+            self.release_counters(driver, state);
         }
+    }
+
+    fn release_counters(&self, driver: &Driver, mut state: MutexGuard<'_, SessionState>) {
+        let Some(profiler) = state.profiler.take() else { return };
+        state.is_measuring = true;
+        drop(state);
+        // Without its context the object has ended too.
+        driver.with_context(self.context, || profiler.release());
+        self.end_turn();
     }
 }
 
@@ -212,10 +229,11 @@ impl ContextProfiler {
         values.map_err(MissReason::NotOneRange)
     }
 
-    /// Ends that range without its values.
-    pub(super) fn abandon_range(&self) {
-        let _ = self.api.pop_range(self.handle);
-        let _ = self.api.stop(self.handle, RangeUnit::Annotations, &self.image);
+    /// Ends that range without its values; returns whether it left none undecoded, which the next decode would return.
+    pub(super) fn abandon_range(&self) -> bool {
+        let is_popped = self.api.pop_range(self.handle).is_ok();
+        let stopped = self.api.stop(self.handle, RangeUnit::Annotations, &self.image);
+        is_popped && stopped.is_ok_and(|report| report.is_complete)
     }
 
     /// Releases the counters. The context must be current.

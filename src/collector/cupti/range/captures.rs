@@ -1,0 +1,118 @@
+//! The streams that are being captured. Meanwhile no thread waits for a context or reserves counters: that invalidates captures.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The captured streams of the process, as far as known: for each handle, how many captures run. The handle of a thread's own
+/// default stream is the same on all threads.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    streams: Mutex<BTreeMap<usize, u32>>,
+}
+
+/// What a call does to the capture of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CaptureStep {
+    Begin,
+    End,
+    /// It destroys the stream.
+    Destroy,
+}
+
+/// A call that the thread is in. The runtime's functions call the driver's: the outer call counts.
+#[derive(Debug)]
+struct CaptureCall {
+    /// A call that runs when its recording ends may have no callback at its return, and is left here.
+    captures: Weak<Captures>,
+    function: (u32, u32),
+    step: CaptureStep,
+    stream: usize,
+}
+
+/// The result of ending a capture that was invalidated, which ends it too.
+const CAPTURE_INVALIDATED: u32 = 901;
+
+thread_local! {
+    static CALL: RefCell<Option<CaptureCall>> = const { RefCell::new(None) };
+}
+
+/// Returns whether the calling thread is in such a call of that function.
+pub(super) fn is_in_call(function: (u32, u32)) -> bool {
+    CALL.try_with(|call| call.borrow().as_ref().is_some_and(|it| it.function == function)).unwrap_or(false)
+}
+
+/// Ends the call of that function that the calling thread is in.
+pub(super) fn end_call(function: (u32, u32), error: u32) {
+    let take = |call: &RefCell<Option<CaptureCall>>| call.borrow_mut().take_if(|call| call.function == function);
+    if let Some(call) = CALL.try_with(take).ok().flatten()
+        && let Some(captures) = call.captures.upgrade()
+    {
+        captures.leave_call(call.step, call.stream, error);
+    }
+}
+
+impl Captures {
+    fn lock_streams(&self) -> MutexGuard<'_, BTreeMap<usize, u32>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether a stream is being captured.
+    pub(super) fn is_any(&self) -> bool {
+        !self.lock_streams().is_empty()
+    }
+
+    /// Notes a call that begins.
+    pub(super) fn enter_call(self: &Arc<Self>, function: (u32, u32), step: CaptureStep, stream: usize) {
+        let enter = |current: &RefCell<Option<CaptureCall>>| {
+            let mut current = current.borrow_mut();
+            if current.as_ref().is_some_and(|outer| std::ptr::eq(outer.captures.as_ptr(), Arc::as_ptr(self))) {
+                return;
+            }
+            if step == CaptureStep::Begin {
+                // At the begin: another thread must not wait from now on.
+                *self.lock_streams().entry(stream).or_default() += 1;
+            }
+            *current = Some(CaptureCall { captures: Arc::downgrade(self), function, step, stream });
+        };
+        let _ = CALL.try_with(enter);
+    }
+
+    fn leave_call(&self, step: CaptureStep, stream: usize, error: u32) {
+        let mut streams = self.lock_streams();
+        let Some(count) = streams.get_mut(&stream) else { return };
+        match step {
+            CaptureStep::Begin if error != 0 => *count -= 1,
+            CaptureStep::End if matches!(error, 0 | CAPTURE_INVALIDATED) => *count -= 1,
+            CaptureStep::Destroy if error == 0 => *count = 0,
+            CaptureStep::Begin | CaptureStep::End | CaptureStep::Destroy => {}
+        }
+        if *count == 0 {
+            streams.remove(&stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captures_end_by_success_invalidation_or_destruction() {
+        let captures = Arc::new(Captures::default());
+        let call = |step, stream, error| {
+            captures.enter_call((1, 2), step, stream);
+            assert!(is_in_call((1, 2)) && !is_in_call((2, 2)));
+            // The driver's call inside that of the runtime.
+            captures.enter_call((2, 2), step, stream);
+            end_call((2, 2), error);
+            end_call((1, 2), error);
+            captures.is_any()
+        };
+        use CaptureStep::{Begin, Destroy, End};
+        let calls = [(Begin, 7, 0), (Begin, 7, 401), (End, 8, 0), (End, 7, 900), (End, 7, 901)];
+        assert_eq!(calls.map(|(step, stream, error)| call(step, stream, error)), [true, true, true, true, false]);
+        let calls = [(Begin, 7, 401), (Begin, 7, 0), (Destroy, 7, 1), (Destroy, 7, 0), (End, 7, 0)];
+        assert_eq!(calls.map(|(step, stream, error)| call(step, stream, error)), [false, true, true, false, false]);
+    }
+}
