@@ -2,6 +2,7 @@
 
 use super::annotation_metrics::{self as annotations, check_note, check_released, planted, rows};
 use super::range_metrics::{self as kernels, check_planted, ranges};
+use std::mem::ManuallyDrop;
 use std::thread;
 use std::time::Duration;
 use support::File;
@@ -160,7 +161,7 @@ fn thread_that_ends_in_an_annotation_frees_the_context() {
         let layers = dispatcher::get_default(Clone::clone);
         let leak = || {
             let _layers = dispatcher::set_default(&layers);
-            std::mem::forget(annotate!("leaked").entered());
+            let _leaked = ManuallyDrop::new(annotate!("leaked").entered());
             Cuda::new().launch(kernel, 1, Stream::NULL);
         };
         thread::scope(|scope| scope.spawn(leak).join().unwrap());

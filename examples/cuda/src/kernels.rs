@@ -1,6 +1,7 @@
 //! The kernels, as PTX that runs on every GPU since Maxwell.
 
-/// `vecadd(a, b, c, n)`: c = a + b, one thread an element. `empty()`: nothing.
+/// `vecadd(a, b, c, n)`: c = a + b, one thread an element. `empty()`: nothing. `spin(cycles)`: runs
+/// that long.
 pub const PTX: &str = "\
 .version 6.0
 .target sm_50
@@ -40,6 +41,21 @@ end:
 
 .visible .entry empty()
 {
+    ret;
+}
+
+.visible .entry spin(.param .u64 cycles)
+{
+    .reg .pred %more;
+    .reg .b64 %cycles, %begin, %now;
+
+    ld.param.u64 %cycles, [cycles];
+    mov.u64 %begin, %clock64;
+again:
+    mov.u64 %now, %clock64;
+    sub.s64 %now, %now, %begin;
+    setp.lt.u64 %more, %now, %cycles;
+    @%more bra again;
     ret;
 }
 ";

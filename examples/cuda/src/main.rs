@@ -33,6 +33,7 @@
 mod checks;
 mod counters;
 mod kernels;
+mod metric_checks;
 mod metrics;
 mod overhead;
 mod program;

@@ -1,5 +1,6 @@
 //! Measures hardware counters of each kernel, by replay, or of each annotation, in one pass; checks rows and values.
 
+use crate::metric_checks::Checks;
 use crate::program::{Lane, Machine};
 use crate::report::Report;
 use crate::view::{Row, View};
@@ -54,7 +55,10 @@ pub fn run(unit: Unit, metrics: &str, path: &str, report: &mut Report) -> Result
     report.say(format_args!("      {plain:.1?} without metrics, {measured:.1?} with them"));
     report.figure("steps without metrics", plain.as_micros() as u64, "us");
     report.figure("steps with metrics", measured.as_micros() as u64, "us");
-    check_rows(unit, &metrics, machine.gpus.len(), &trace, report)
+    check_rows(unit, &metrics, machine.gpus.len(), &trace, report)?;
+    let (machine, profiler) = (&mut machine, &profiler);
+    Checks { unit, metric: metrics[0], machine, profiler, report }.run();
+    Ok(())
 }
 
 /// Runs all steps; returns how long they took.
@@ -72,7 +76,7 @@ fn run_steps(machine: &mut Machine) -> Result<Duration, DriverError> {
 }
 
 /// Prints what the collector reports.
-fn describe(cupti: &CollectorReport, report: &Report) {
+pub fn describe(cupti: &CollectorReport, report: &Report) {
     match &cupti.state {
         Ok(can) => can.metadata.iter().for_each(|(key, value)| report.say(format_args!("      {key} {value}"))),
         Err(reason) => report.say(format_args!("      {reason}")),
@@ -115,7 +119,7 @@ fn check_rows(
     Ok(())
 }
 
-fn value(row: &Row, metric: &str) -> Option<f64> {
+pub fn value(row: &Row, metric: &str) -> Option<f64> {
     row.args.get(metric)?.as_f64()
 }
 

@@ -29,6 +29,8 @@ pub struct Gpu {
     pub name: String,
     pub lanes: Vec<Lane>,
     pub empty: CudaFunction,
+    /// Runs for a number of cycles.
+    pub spin: CudaFunction,
 }
 
 /// A stream with its vectors.
@@ -97,9 +99,10 @@ impl Gpu {
         unsafe { context.disable_event_tracking() };
         let module = context.load_module(PTX.into())?;
         let (add, empty) = (module.load_function("vecadd")?, module.load_function("empty")?);
+        let spin = module.load_function("spin")?;
         let lane = |_| Lane::new(context.new_stream()?, add.clone());
         let lanes = (0..STREAMS).map(lane).collect::<Result<_, DriverError>>()?;
-        Ok(Gpu { name: context.name()?, lanes, empty })
+        Ok(Gpu { name: context.name()?, lanes, empty, spin })
     }
 
     /// Runs a step on one stream; returns how many elements of the result are wrong.
