@@ -278,7 +278,8 @@ fn metrics_of_each_gpu_are_listed() {
         "GPU 1: Simulated GPU (no real device) SIM100",
         "sm__cycles_active counter # of cycles with at least one warp [gpc_cycle]",
         "gpu__dram_throughput throughput throughput of DRAM [%]",
-        "5 metrics",
+        "smsp__inst_issued counter # of warp instructions issued [inst], of kernels and annotations only",
+        "6 metrics",
     ]);
 }
 
@@ -290,11 +291,14 @@ fn passes_of_named_metrics_are_counted() {
     one.assert_contains(&["they take 1 pass", "dram__bytes_read counter"]);
     assert!(!one.text.contains("gpu__dram_throughput"));
     let two = passes("dram__bytes_read.sum,dram__bytes_write.sum");
-    assert_eq!(two.status, 1, "{}", two.text);
+    assert_eq!(two.status, 0, "kernels can be measured: {}", two.text);
     two.assert_contains(&[
         "they take 2 passes, and PM sampling has one",
         "for kernels they take 2 passes; an annotation has one, in which fit: dram__bytes_read.sum",
     ]);
+    let of_ranges = passes("smsp__inst_issued.sum");
+    assert_eq!(of_ranges.status, 0, "{}", of_ranges.text);
+    of_ranges.assert_contains(&["they cannot be sampled: SIM100 has no metric", "annotations they take 1 pass"]);
     let unknown = passes("sm__cycles_actve.avg");
     assert_eq!(unknown.status, 1, "{}", unknown.text);
     unknown.assert_contains(&["SIM100 has no metric sm__cycles_actve.avg; did you mean sm__cycles_active.avg?"]);
@@ -305,7 +309,8 @@ fn passes_of_named_metrics_are_counted() {
         (&json["gpus"][0]["range_passes"], &json["gpus"][0]["one_pass"][0]),
         (&json!(1), &json!("dram__bytes_read.sum"))
     );
-    assert_eq!(json["gpus"][0]["metrics"].as_array().map(Vec::len), Some(5));
+    assert_eq!(json["gpus"][0]["metrics"].as_array().map(Vec::len), Some(6));
+    assert_eq!(json["gpus"][0]["metrics"][0]["sampled"], true);
 }
 
 #[test]

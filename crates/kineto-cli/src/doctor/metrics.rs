@@ -7,13 +7,16 @@ use std::process::ExitCode;
 use tracing_kineto::Doctor;
 use tracing_kineto::integration::GpuMetrics;
 
-/// Prints the metrics of each GPU, or the passes of those that are named. Fails unless they can be sampled everywhere.
+/// Prints the metrics of each GPU, or the passes of those that are named. Fails unless they can be sampled everywhere, or
+/// measured of kernels.
 pub(super) fn print_metrics(doctor: &Doctor, names: &str, as_json: bool) -> ExitCode {
     let names: Vec<_> =
         names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
     let (text, json, is_well) = match doctor.metrics(&names) {
         Ok(gpus) => {
-            let is_well = gpus.iter().all(|gpu| gpu.metrics.is_ok() && matches!(gpu.passes, None | Some(Ok(1))));
+            let is_of_use =
+                |gpu: &GpuMetrics| matches!(gpu.passes, None | Some(Ok(1))) || matches!(gpu.range_passes, Some(Ok(_)));
+            let is_well = gpus.iter().all(|gpu| gpu.metrics.is_ok() && is_of_use(gpu));
             let text = gpus.iter().map(|gpu| describe(gpu, &names)).collect::<Vec<_>>().join("\n");
             (text, json!({ "gpus": gpus.iter().map(to_json).collect::<Vec<_>>() }), is_well)
         }
@@ -37,7 +40,12 @@ fn describe(gpu: &GpuMetrics, names: &[String]) -> String {
     // Writing to a string does not fail.
     for metric in shown {
         let unit = if metric.unit.is_empty() { String::new() } else { format!(" [{}]", metric.unit) };
-        let _ = writeln!(text, "  {:<width$}  {:<10}  {}{unit}", metric.name, metric.kind, metric.description);
+        let only = match (metric.is_sampled, metric.is_measured) {
+            (false, _) => ", of kernels and annotations only",
+            (_, false) => ", for sampling only",
+            _ => "",
+        };
+        let _ = writeln!(text, "  {:<width$}  {:<10}  {}{unit}{only}", metric.name, metric.kind, metric.description);
     }
     let _ = match &gpu.passes {
         None => {
@@ -67,7 +75,11 @@ fn to_json(gpu: &GpuMetrics) -> Value {
     let metrics = gpu.metrics.as_ref().map(|metrics| {
         let entry = |metric: &tracing_kineto::integration::MetricDescription| {
             let (name, kind) = (&metric.name, metric.kind);
-            json!({ "name": name, "kind": kind, "unit": metric.unit, "description": metric.description })
+            let (sampled, measured) = (metric.is_sampled, metric.is_measured);
+            json!({
+                "name": name, "kind": kind, "unit": metric.unit, "description": metric.description,
+                "sampled": sampled, "measured": measured,
+            })
         };
         metrics.iter().map(entry).collect::<Vec<_>>()
     });

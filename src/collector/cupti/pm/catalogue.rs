@@ -6,9 +6,10 @@ use super::super::profiler::lease::ProfilerLease;
 use super::device::check_support;
 use super::{PmLibrary, PmSampling, check_owner, select_devices};
 use crate::collector::{DeviceDescription, Unavailable};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 
-/// The hardware counters of a GPU that PM sampling can read.
+/// The hardware counters of a GPU.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GpuMetrics {
@@ -38,6 +39,10 @@ pub struct MetricDescription {
     pub description: String,
     /// The unit of its values; empty without one.
     pub unit: String,
+    /// Whether PM sampling can read it.
+    pub is_sampled: bool,
+    /// Whether it can be measured of kernels and annotations.
+    pub is_measured: bool,
 }
 
 impl PmSampling {
@@ -56,6 +61,16 @@ impl PmSampling {
     }
 }
 
+/// Returns the metrics of both profilers, each once, by kind.
+fn merge_metrics(sampled: Vec<MetricDescription>, measured: Vec<MetricDescription>) -> Vec<MetricDescription> {
+    let mut metrics: BTreeMap<_, _> = sampled.into_iter().map(|it| ((it.kind, it.name.clone()), it)).collect();
+    for metric in measured {
+        let known = metrics.entry((metric.kind, metric.name.clone())).or_insert(metric);
+        known.is_measured = true;
+    }
+    metrics.into_values().collect()
+}
+
 impl PmLibrary {
     fn describe_device(&self, device: DeviceDescription, names: &[String]) -> GpuMetrics {
         let index = usize::try_from(device.id).unwrap_or(0);
@@ -64,7 +79,9 @@ impl PmLibrary {
             // Without an availability image: another profiler may be using the counters.
             let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, &chip, None)
                 .map_err(CallFailure::to_unavailable)?;
-            Ok((chip, host.base_metrics()))
+            let ranges = HostObject::new(self.profiler, ProfilerKind::Ranges, &chip, None);
+            let of_ranges = ranges.map(|host| host.base_metrics()).unwrap_or_default();
+            Ok((chip, merge_metrics(host.base_metrics(), of_ranges)))
         });
         let queried = queried.map_err(|reason| self.helper.explain(reason));
         let chip = queried.as_ref().map(|(chip, _)| chip.clone()).unwrap_or_default();

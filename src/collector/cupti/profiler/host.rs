@@ -10,6 +10,7 @@ use std::ffi::CStr;
 #[derive(Debug)]
 pub(in crate::collector::cupti) struct HostObject {
     api: &'static ProfilerApi,
+    kind: ProfilerKind,
     host: HostHandle,
     /// NVIDIA does not document whether the library copies it.
     _available: Option<Vec<u8>>,
@@ -34,7 +35,7 @@ impl HostObject {
     ) -> Result<HostObject, CallFailure> {
         let available = available.map(<[u8]>::to_vec);
         let host = api.new_host(kind, chip, available.as_deref())?;
-        Ok(HostObject { api, host, _available: available })
+        Ok(HostObject { api, kind, host, _available: available })
     }
 
     /// Adds the metrics, and returns their configuration image. The object is unusable after a failure.
@@ -69,7 +70,9 @@ impl HostObject {
             let ending = || self.api.list_sub_metrics(self.host, number, &name).ok()?.into_iter().next();
             let whole = ending().map(|ending| format!("{name}.{}", ending.trim_start_matches('.')));
             let about = whole.and_then(|whole| self.api.metric_properties(self.host, &whole).ok()).unwrap_or_default();
-            MetricDescription { name, kind, description: about.description, unit: about.unit }
+            let is_sampled = self.kind == ProfilerKind::PmSampling;
+            let (description, unit) = (about.description, about.unit);
+            MetricDescription { name, kind, description, unit, is_sampled, is_measured: !is_sampled }
         };
         self.base_names().into_iter().map(described).collect()
     }

@@ -19,7 +19,7 @@ struct Base {
     unit: &'static CStr,
 }
 
-const BASES: [Base; 5] = [
+const BASES: [Base; 6] = [
     Base {
         name: c"sm__cycles_active",
         kind: 0,
@@ -30,7 +30,12 @@ const BASES: [Base; 5] = [
     Base { name: c"dram__bytes_read", kind: 0, description: c"# of bytes read from DRAM", unit: c"byte" },
     Base { name: c"dram__bytes_write", kind: 0, description: c"# of bytes written to DRAM", unit: c"byte" },
     Base { name: c"gpu__dram_throughput", kind: 2, description: c"throughput of DRAM", unit: c"%" },
+    Base { name: c"smsp__inst_issued", kind: 0, description: c"# of warp instructions issued", unit: c"inst" },
 ];
+/// The metric that only ranges have.
+const OF_RANGES: usize = 5;
+/// The number of the profiler that measures ranges.
+const RANGES: u32 = 0;
 const ROLLUPS: [&CStr; 5] = [c".avg", c".max", c".min", c".sum", c".avg.pct_of_peak_sustained_elapsed"];
 /// Together these take two passes.
 const TWO_PASSES: [usize; 2] = [2, 3];
@@ -58,18 +63,27 @@ static COUNTER_TEXTS: Texts = {
         texts[at] = BASES[at].name.as_ptr();
         at += 1;
     }
+    texts[at] = BASES[OF_RANGES].name.as_ptr();
     Texts(texts)
 };
 static THROUGHPUT_TEXTS: Texts = Texts([BASES[4].name.as_ptr(), NONE, NONE, NONE, NONE]);
 const NONE: *const c_char = std::ptr::null();
 
-/// The host objects by handle.
-type Hosts = BTreeMap<usize, Option<Vec<usize>>>;
+/// A host object.
+#[derive(Debug)]
+struct Host {
+    is_of_ranges: bool,
+    /// The indices of its metrics; `None` after a failure.
+    metrics: Option<Vec<usize>>,
+}
 
-/// The last handle, and the indices of each object's metrics; `None` after a failure.
+/// The host objects by handle.
+type Hosts = BTreeMap<usize, Host>;
+
+/// The last handle, and the objects.
 static HOSTS: Mutex<(usize, Hosts)> = Mutex::new((0x100, BTreeMap::new()));
 
-fn with_host<R>(handle: usize, act: impl FnOnce(&mut Option<Vec<usize>>) -> Outcome<R>) -> Outcome<R> {
+fn with_host<R>(handle: usize, act: impl FnOnce(&mut Host) -> Outcome<R>) -> Outcome<R> {
     let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
     act(hosts.1.get_mut(&handle).ok_or(Code::INVALID_PARAMETER)?)
 }
@@ -105,7 +119,7 @@ pub(crate) fn new_host(params: &mut NewHost) -> Outcome {
     let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
     hosts.0 += 1;
     params.host = hosts.0;
-    hosts.1.insert(params.host, Some(Vec::new()));
+    hosts.1.insert(params.host, Host { is_of_ranges: params.profiler == RANGES, metrics: Some(Vec::new()) });
     Ok(())
 }
 
@@ -116,22 +130,24 @@ pub(crate) fn end_host(handle: usize) -> Outcome {
 
 pub(crate) fn add_metrics(params: &AddMetrics) -> Outcome {
     with_host(params.host, |host| {
-        let metrics = host.as_mut().ok_or(Code::UNKNOWN)?;
+        let metrics = host.metrics.as_mut().ok_or(Code::UNKNOWN)?;
         match find_metrics(params.names, params.count) {
-            Ok(found) => metrics.extend(found),
-            Err(code) => {
-                *host = None;
-                return Err(code);
+            Ok(found) if host.is_of_ranges || !found.contains(&OF_RANGES) => {
+                metrics.extend(found);
+                Ok(())
+            }
+            refused => {
+                host.metrics = None;
+                Err(refused.err().unwrap_or(Code::INVALID_PARAMETER))
             }
         }
-        Ok(())
     })
 }
 
 /// The configuration of a host object: the numbers of its metrics.
 fn config_of(handle: usize) -> Outcome<Vec<u8>> {
     with_host(handle, |host| {
-        let metrics = host.as_ref().filter(|metrics| !metrics.is_empty()).ok_or(Code::UNKNOWN)?;
+        let metrics = host.metrics.as_ref().filter(|metrics| !metrics.is_empty()).ok_or(Code::UNKNOWN)?;
         Ok(b"SIMCONF:".iter().copied().chain(metrics.iter().map(|index| *index as u8)).collect())
     })
 }
@@ -168,9 +184,9 @@ pub(crate) fn passes(params: &mut Passes) -> Outcome {
 }
 
 pub(crate) fn base_metrics(params: &mut BaseMetrics) -> Outcome {
-    with_host(params.host, |_| Ok(()))?;
+    let is_of_ranges = with_host(params.host, |host| Ok(host.is_of_ranges))?;
     (params.names, params.count) = match params.kind {
-        0 => (COUNTER_TEXTS.0.as_ptr(), 4),
+        0 => (COUNTER_TEXTS.0.as_ptr(), if is_of_ranges { 5 } else { 4 }),
         1 => (std::ptr::null(), 0),
         2 => (THROUGHPUT_TEXTS.0.as_ptr(), 1),
         _ => return Err(Code::INVALID_PARAMETER),
