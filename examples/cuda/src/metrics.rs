@@ -57,7 +57,7 @@ pub fn run(unit: Unit, metrics: &str, path: &str, report: &mut Report) -> Result
     report.figure("steps with metrics", measured.as_micros() as u64, "us");
     check_rows(unit, &metrics, machine.gpus.len(), &trace, report)?;
     let (machine, profiler) = (&mut machine, &profiler);
-    Checks { unit, metric: metrics[0], machine, profiler, report }.run();
+    Checks { unit, metric: metrics[0], machine, profiler, report, notes: Vec::new() }.run();
     Ok(())
 }
 
@@ -76,7 +76,7 @@ fn run_steps(machine: &mut Machine) -> Result<Duration, DriverError> {
 }
 
 /// Prints what the collector reports.
-pub fn describe(cupti: &CollectorReport, report: &Report) {
+fn describe(cupti: &CollectorReport, report: &Report) {
     match &cupti.state {
         Ok(can) => can.metadata.iter().for_each(|(key, value)| report.say(format_args!("      {key} {value}"))),
         Err(reason) => report.say(format_args!("      {reason}")),
