@@ -137,7 +137,9 @@ impl AnnotatedContext {
     /// Notes that the thread of a range has ended without leaving its annotation.
     pub(super) fn abandon_range(&self, number: u64) {
         let mut state = self.lock_state();
-        state.range.iter_mut().filter(|range| range.number == number).for_each(|range| range.is_abandoned = true);
+        if let Some(range) = state.range.as_mut().filter(|range| range.number == number) {
+            range.is_abandoned = true;
+        }
     }
 
     /// Ends a range whose thread has ended, in the context, which is current; returns whether the caller counts it.
@@ -204,10 +206,12 @@ impl AnnotatedContext {
         }
         // Outside of the lock, which each launch takes. The reserved range keeps others from the counters.
         drop(state);
-        if begun.is_ok() {
-            profiler.iter().for_each(|profiler| _ = profiler.abandon_range());
+        if let Some(profiler) = profiler {
+            if begun.is_ok() {
+                profiler.abandon_range();
+            }
+            profiler.release();
         }
-        profiler.into_iter().for_each(ContextProfiler::release);
         let is_counted = self.end_state(self.lock_state());
         Err(if is_counted { RangeRefusal::Closed } else { begun.err().unwrap_or(RangeRefusal::Cut) })
     }

@@ -168,7 +168,9 @@ impl ContextSession {
         let (kept, ended) = if is_usable && !state.is_closed { (profiler, None) } else { (None, profiler) };
         state.profiler = kept;
         drop(state);
-        ended.into_iter().for_each(ContextProfiler::release);
+        if let Some(profiler) = ended {
+            profiler.release();
+        }
         self.end_turn();
     }
 

@@ -119,7 +119,9 @@ api! {
     fn cuStreamDestroy_v2(stream: u64) |_| {
         let mut state = state::ready()?;
         let destroyed = state.streams.remove(&stream).ok_or(Error::INVALID_HANDLE)?;
-        destroyed.capture.iter().for_each(|capture| _ = state.captures.remove(capture));
+        if let Some(capture) = destroyed.capture {
+            state.captures.remove(&capture);
+        }
         Ok(())
     }
 
