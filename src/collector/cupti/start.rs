@@ -5,7 +5,7 @@ use super::error::{CuptiError, INVALID_PARAMETER};
 use super::ffi::{Api, DRIVER, RUNTIME};
 use super::hub::{HUB, Lease};
 use super::nvtx::find_nvtx_fault;
-use super::range::{RangeLibrary, RangeMetrics, RangePlan, RangeSettings};
+use super::range::{RangeLibrary, RangeMetrics, RangePlan, RangeRun, RangeSettings};
 use super::reader::Reader;
 use super::records::kind;
 use super::selected_fields::RecordRestorer;
@@ -183,15 +183,15 @@ impl Loaded {
             capabilities.notes.push(format!("metrics are not measured: {reason}"));
         }
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
-        let mut measured = Capabilities { types: ActivityTypes::EMPTY, ..Capabilities::default() };
-        if let Some(plan) = plan {
-            subscription.set_ranges(RangeMetrics::start(plan, self, subscriber, sink, &mut measured));
+        let run = plan.map(|plan| RangeRun::start(plan, self, subscriber, sink, &mut capabilities));
+        let ranges = run.map(RangeMetrics::new);
+        if let Some(ranges) = &ranges {
+            subscription.set_ranges(ranges.clone());
         }
         let (commands, kinds) = self.enable_recording(selection, sink, proof, subscription, &mut capabilities)?;
-        capabilities.types |= measured.types;
-        capabilities.metadata.append(&mut measured.metadata);
-        capabilities.notes.append(&mut measured.notes);
-        capabilities.is_incomplete |= measured.is_incomplete;
+        if let Some(ranges) = ranges {
+            ranges.describe(&mut capabilities);
+        }
         capabilities.proven = self.verify_records_arrive(proof, capabilities.types, &commands);
         self.watch_unloads(subscriber, &mut capabilities);
         if selection.range.is_some() {

@@ -7,6 +7,7 @@
 use super::super::hub::HUB;
 use super::super::profiler::shapes::METRIC_VALUES;
 use super::context::{AnnotatedContext, CallEntry, RangeRefusal};
+use super::counts::{RowlessCause, RowlessCounts};
 use super::ffi::stream_of_call;
 use super::functions::WatchedFunction;
 use super::run::{EndedContexts, RangeRun};
@@ -17,22 +18,15 @@ use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The metrics of a recording's annotations.
 #[derive(Debug)]
 pub(in crate::collector::cupti) struct AnnotationMetrics {
-    run: RangeRun,
+    pub(super) run: RangeRun,
     contexts: Mutex<BTreeMap<usize, Result<Arc<AnnotatedContext>, RangeRefusal>>>,
-    /// Annotations without work, those inside others, and those that are not measured, by cause.
-    idle: AtomicU64,
-    nested: AtomicU64,
-    overlapped: AtomicU64,
-    captured: AtomicU64,
-    cut: AtomicU64,
-    paused: AtomicU64,
-    no_context: AtomicU64,
+    rowless: RowlessCounts,
     has_noted_report: AtomicBool,
 }
 
@@ -154,18 +148,8 @@ impl CurrentAnnotation {
 
 impl AnnotationMetrics {
     pub(super) fn new(run: RangeRun) -> AnnotationMetrics {
-        AnnotationMetrics {
-            run,
-            contexts: Mutex::default(),
-            idle: AtomicU64::new(0),
-            nested: AtomicU64::new(0),
-            overlapped: AtomicU64::new(0),
-            captured: AtomicU64::new(0),
-            cut: AtomicU64::new(0),
-            paused: AtomicU64::new(0),
-            no_context: AtomicU64::new(0),
-            has_noted_report: AtomicBool::new(false),
-        }
+        let (contexts, rowless, has_noted_report) = Default::default();
+        AnnotationMetrics { run, contexts, rowless, has_noted_report }
     }
 
     /// Notes that the calling thread enters an annotation. Its range begins with its first launch, which knows the context.
@@ -177,7 +161,9 @@ impl AnnotationMetrics {
             match current.as_mut().filter(|annotation| annotation.is_of(self)) {
                 Some(annotation) => {
                     annotation.inner.push(slice);
-                    self.nested.fetch_add(u64::from(!is_remainder), Ordering::Relaxed);
+                    if !is_remainder {
+                        self.rowless.add(RowlessCause::Nested);
+                    }
                 }
                 None => {
                     let ranges = BTreeMap::new();
@@ -339,17 +325,14 @@ impl AnnotationMetrics {
     }
 
     fn count_refusal(&self, refusal: RangeRefusal) {
-        let counter = match refusal {
-            RangeRefusal::Overlapped => &self.overlapped,
-            RangeRefusal::Captured => &self.captured,
-            RangeRefusal::Cut => &self.cut,
-            RangeRefusal::NoContext => &self.no_context,
+        let cause = match refusal {
+            RangeRefusal::Overlapped => RowlessCause::Overlapped,
+            RangeRefusal::Captured => RowlessCause::Captured,
+            RangeRefusal::Cut => RowlessCause::Cut,
+            RangeRefusal::NoContext => RowlessCause::NoContext,
             RangeRefusal::Closed => return,
             // As wanted: no loss.
-            RangeRefusal::Paused => {
-                self.paused.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
+            RangeRefusal::Paused => return self.rowless.add(RowlessCause::Paused),
             RangeRefusal::WaitFailed(code) => {
                 self.run.sink.note(format!("annotations were not measured: cuCtxSynchronize returned {code}"));
                 return self.run.count_missed();
@@ -366,7 +349,7 @@ impl AnnotationMetrics {
                 return self.run.count_missed();
             }
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.rowless.add(cause);
         self.run.sink.lost(crate::buffer::Loss::VendorDropped, 1);
     }
 
@@ -375,7 +358,7 @@ impl AnnotationMetrics {
         let is_partial = annotation.without_context.is_some();
         match annotation.ranges.is_empty() {
             true if is_partial => self.count_refusal(RangeRefusal::NoContext),
-            true => _ = self.idle.fetch_add(1, Ordering::Relaxed),
+            true => self.rowless.add(RowlessCause::Idle),
             false => {}
         }
         for range in std::mem::take(&mut annotation.ranges).into_values().flatten() {
@@ -451,20 +434,6 @@ impl AnnotationMetrics {
         let contexts = std::mem::take(&mut *self.contexts.lock().unwrap_or_else(PoisonError::into_inner));
         self.close_contexts(contexts.into_values().filter_map(Result::ok));
         self.run.note_unmeasured("annotation", "annotations");
-        for (counter, kind, outcome) in [
-            (&self.overlapped, "", "not measured: another thread used the context meanwhile"),
-            (&self.captured, "", "not measured: a stream was being captured"),
-            (&self.cut, "", "not measured: the recording, the context or the annotation around it ended"),
-            (&self.paused, "", "not measured: the recording paused, or had not begun"),
-            (&self.no_context, "", "not measured: the context of a launch was not known"),
-            (&self.idle, "", "not measured: no work was submitted"),
-            (&self.nested, "nested ", "measured as part of the outer one"),
-        ] {
-            match counter.load(Ordering::Relaxed) {
-                0 => {}
-                1 => self.run.sink.note(format!("1 {kind}annotation was {outcome}")),
-                count => self.run.sink.note(format!("{count} {kind}annotations were {outcome}")),
-            }
-        }
+        self.rowless.notes().for_each(|note| self.run.sink.note(note));
     }
 }

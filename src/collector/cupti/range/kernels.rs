@@ -24,7 +24,7 @@ use std::time::Instant;
 /// The metrics of a recording's kernels.
 #[derive(Debug)]
 pub(in crate::collector::cupti) struct KernelMetrics {
-    run: RangeRun,
+    pub(super) run: RangeRun,
     sessions: Mutex<BTreeMap<usize, Arc<ContextSession>>>,
     /// Launches during a capture of another stream.
     captured: AtomicU64,

@@ -6,6 +6,7 @@
 mod annotations;
 mod captures;
 mod context;
+mod counts;
 mod ffi;
 mod functions;
 mod kernels;
@@ -16,6 +17,7 @@ mod waits;
 
 pub(super) use annotations::end_annotation;
 pub(super) use functions::StreamPlace;
+pub(super) use run::RangeRun;
 pub(super) use settings::RangeSettings;
 pub(super) use waits::OwnWaits;
 
@@ -24,14 +26,12 @@ use super::profiler::ffi::ProfilerApi;
 use super::profiler::lease::{OWNER, ProfilerLease};
 use super::profiler::{FIRST_VERSION, Helper};
 use super::start::Loaded;
-use super::subscriber::Subscriber;
 use crate::collector::cuda::is_inside_init;
-use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
+use crate::collector::{Capabilities, Selection, Unavailable, Why};
 use annotations::AnnotationMetrics;
 use ffi::{RangeApi, RangeUnit};
 use kernels::KernelMetrics;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
-use run::RangeRun;
 use session::DeviceMetrics;
 use std::sync::Arc;
 use std::time::Instant;
@@ -168,19 +168,19 @@ impl RangePlan {
 }
 
 impl RangeMetrics {
-    /// Subscribes to the calls that submit work, and adds what is measured to the capabilities.
-    pub(super) fn start(
-        plan: RangePlan,
-        loaded: &Loaded,
-        subscriber: Subscriber,
-        sink: &RecordSink,
-        capabilities: &mut Capabilities,
-    ) -> RangeMetrics {
-        let unit = plan.settings.unit;
-        let run = RangeRun::start(plan, loaded, subscriber, sink, capabilities);
-        match unit {
+    /// Measures kernels or annotations from now on.
+    pub(super) fn new(run: RangeRun) -> RangeMetrics {
+        match run.unit() {
             RangeUnit::Kernels => RangeMetrics::Kernels(Arc::new(KernelMetrics::new(run))),
             RangeUnit::Annotations => RangeMetrics::Annotations(Arc::new(AnnotationMetrics::new(run))),
+        }
+    }
+
+    /// Adds what is measured to the capabilities.
+    pub(super) fn describe(&self, capabilities: &mut Capabilities) {
+        match self {
+            RangeMetrics::Kernels(metrics) => metrics.run.describe(capabilities),
+            RangeMetrics::Annotations(metrics) => metrics.run.describe(capabilities),
         }
     }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// The settings, functions and counts of a recording with metrics.
 #[derive(Debug)]
-pub(super) struct RangeRun {
+pub(in crate::collector::cupti) struct RangeRun {
     pub(super) api: &'static RangeApi,
     pub(super) driver: &'static Driver,
     subscriber: Subscriber,
@@ -43,8 +43,8 @@ pub(super) struct RangeRun {
 pub(super) const END_LIMIT: Duration = Duration::from_millis(500);
 
 impl RangeRun {
-    /// Subscribes to the calls that submit work, and adds what is measured to the capabilities.
-    pub(super) fn start(
+    /// Subscribes to the calls that submit work; adds a note about those that cannot be watched.
+    pub(in crate::collector::cupti) fn start(
         plan: RangePlan,
         loaded: &Loaded,
         subscriber: Subscriber,
@@ -54,7 +54,6 @@ impl RangeRun {
         let functions = find_functions(subscriber, plan.settings.unit);
         let is_newer = is_newer(loaded.interfaces.version, loaded.driver.version());
         capabilities.notes.extend(watch_calls(subscriber, functions.keys(), is_newer));
-        plan.describe(capabilities);
         RangeRun {
             api: plan.api,
             driver: loaded.driver,
@@ -68,6 +67,15 @@ impl RangeRun {
             beyond_limit: AtomicU64::new(0),
             plan,
         }
+    }
+
+    pub(super) fn unit(&self) -> RangeUnit {
+        self.plan.settings.unit
+    }
+
+    /// Adds what is measured to the capabilities.
+    pub(super) fn describe(&self, capabilities: &mut Capabilities) {
+        self.plan.describe(capabilities);
     }
 
     pub(super) fn now(&self) -> u64 {
