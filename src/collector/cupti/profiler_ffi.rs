@@ -125,6 +125,11 @@ pub(super) struct MetricNames {
     pointers: Vec<*const c_char>,
 }
 
+// SAFETY: the pointers are to the texts that it owns, and neither changes.
+unsafe impl Send for MetricNames {}
+// SAFETY: as above.
+unsafe impl Sync for MetricNames {}
+
 /// A counter data image: the memory into which samples are decoded. The default is an empty one.
 #[derive(Debug, Default)]
 pub(super) struct CounterImage {

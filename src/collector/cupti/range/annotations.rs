@@ -268,7 +268,7 @@ impl AnnotationMetrics {
             CallEntry::Refused(refusal) => Err(refusal),
             CallEntry::Begins(number) => {
                 HUB.own_waits.note(correlation);
-                context.begin_range(stream, self.run.driver, self.run.api, &self.run.names()).map(|()| number)
+                context.begin_range(stream, self.run.driver).map(|()| number)
             }
         };
         match begun {
@@ -367,7 +367,7 @@ impl AnnotationMetrics {
                 self.run.give_back();
                 continue;
             };
-            let ended = context.end_range(number, self.run.driver, &self.run.names(), || self.run.now());
+            let ended = context.end_range(number, self.run.driver, || self.run.now());
             let ended = ended.and_then(|ended| {
                 if is_partial {
                     Err(RangeRefusal::NoContext)

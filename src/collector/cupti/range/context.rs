@@ -1,8 +1,6 @@
 //! Measures the annotations of one context: one range at a time, which covers the work of all threads.
 
-use super::super::profiler::ffi::MetricNames;
 use super::captures::Captures;
-use super::ffi::RangeApi;
 use super::run::END_LIMIT;
 use super::session::{ContextProfiler, DeviceMetrics, MissReason};
 use crate::collector::cuda::Driver;
@@ -182,17 +180,11 @@ impl AnnotatedContext {
     }
 
     /// Begins the reserved range once the context, which is current, is idle. `stream` is that of the call, if known.
-    pub(super) fn begin_range(
-        &self,
-        stream: Option<usize>,
-        driver: &Driver,
-        api: &'static RangeApi,
-        names: &MetricNames,
-    ) -> Result<(), RangeRefusal> {
+    pub(super) fn begin_range(&self, stream: Option<usize>, driver: &Driver) -> Result<(), RangeRefusal> {
         // Taken before the wait: a stop meanwhile finds no range that was pushed, and leaves the profiler to this thread.
         // No lock is held: other threads launch meanwhile.
         let mut profiler = self.lock_state().profiler.take();
-        let begun = self.wait(driver, stream).and_then(|()| self.push_range(&mut profiler, api, names));
+        let begun = self.wait(driver, stream).and_then(|()| self.push_range(&mut profiler));
         let mut state = self.lock_state();
         if begun.is_ok() && !state.is_closed {
             state.profiler = profiler;
@@ -217,18 +209,13 @@ impl AnnotatedContext {
     }
 
     /// Pushes the range, unless the recording has ended during the wait.
-    fn push_range(
-        &self,
-        profiler: &mut Option<ContextProfiler>,
-        api: &'static RangeApi,
-        names: &MetricNames,
-    ) -> Result<(), RangeRefusal> {
+    fn push_range(&self, profiler: &mut Option<ContextProfiler>) -> Result<(), RangeRefusal> {
         if self.lock_state().is_closed {
             return Err(RangeRefusal::Cut);
         }
         let failed = |failed| RangeRefusal::Missed(MissReason::Failed(failed));
-        let opened = profiler.take().map_or_else(|| ContextProfiler::open(api, self.context, names), Ok);
-        profiler.insert(opened.map_err(failed)?).begin_range(&self.metrics).map_err(failed)
+        let opened = profiler.take().map_or_else(|| ContextProfiler::open(self.context, &self.metrics), Ok);
+        profiler.insert(opened.map_err(failed)?).begin_range().map_err(failed)
     }
 
     /// Ends a range once its work has ended; `now` reads the clock then.
@@ -236,7 +223,6 @@ impl AnnotatedContext {
         &self,
         number: u64,
         driver: &Driver,
-        names: &MetricNames,
         now: impl FnOnce() -> u64,
     ) -> Result<MeasuredRange, RangeRefusal> {
         let profiler = {
@@ -248,7 +234,7 @@ impl AnnotatedContext {
         };
         // After an error the next range begins anew.
         let (mut outcome, mut is_usable) = (Err(RangeRefusal::Cut), false);
-        driver.with_context(self.context, || (outcome, is_usable) = self.pop_range(&profiler, driver, names, now));
+        driver.with_context(self.context, || (outcome, is_usable) = self.pop_range(&profiler, driver, now));
         let mut state = self.lock_state();
         if state.range.is_some_and(|range| range.is_disturbed) {
             outcome = Err(RangeRefusal::Overlapped);
@@ -269,7 +255,6 @@ impl AnnotatedContext {
         &self,
         profiler: &ContextProfiler,
         driver: &Driver,
-        names: &MetricNames,
         now: impl FnOnce() -> u64,
     ) -> (Result<MeasuredRange, RangeRefusal>, bool) {
         // The streams of its calls may have been destroyed.
@@ -278,7 +263,7 @@ impl AnnotatedContext {
             return (Err(refusal), is_decoded && refusal == RangeRefusal::Captured);
         }
         let end = now();
-        match profiler.end_range(&self.metrics, names) {
+        match profiler.end_range() {
             Ok(values) => (Ok(MeasuredRange { end, values }), true),
             Err(missed) => (Err(RangeRefusal::Missed(missed)), false),
         }

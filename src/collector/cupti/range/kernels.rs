@@ -147,12 +147,12 @@ impl KernelMetrics {
             }
             sessions.entry(context).or_insert_with(|| Arc::new(ContextSession::new(context, metrics.clone()))).clone()
         };
-        session.begin_launch(self.run.api, &self.run.names()).map(|()| session)
+        session.begin_launch().map(|()| session)
     }
 
     fn end_launch(&self, call: &EndedCall<'_>, launch: &MeasuredLaunch) {
         let end = self.run.now();
-        launch.session.end_launch(&self.run.names(), |values| {
+        launch.session.end_launch(|values| {
             match values {
                 Ok(Some(values)) => return self.add_row(call, launch, end, &values),
                 // CUDA refused the launch.

@@ -147,7 +147,7 @@ impl RangePlan {
         lease.initialize(library.profiler).map_err(|failed| explained(failed.to_unavailable()))?;
         let mut plan = RangePlan { api: library.api, settings, devices: Vec::new(), failed: Vec::new(), _lease: lease };
         for device in loaded.driver.devices() {
-            let metrics = DeviceMetrics::new(library.profiler, device, &plan.settings.metrics);
+            let metrics = DeviceMetrics::new((library.profiler, library.api), device, &plan.settings.metrics);
             match metrics.and_then(|metrics| plan.settings.check_passes(metrics.passes).map(|()| metrics)) {
                 Ok(metrics) => plan.devices.push(Arc::new(metrics)),
                 Err(reason) => plan.failed.push((device.id, explained(reason))),

@@ -1,7 +1,7 @@
 //! The parts that the metrics of kernels and those of annotations share.
 
 use super::super::error::INVALID_PARAMETER;
-use super::super::profiler::ffi::{CallFailure, MetricNames};
+use super::super::profiler::ffi::CallFailure;
 use super::super::start::Loaded;
 use super::super::subscriber::Subscriber;
 use super::captures::Captures;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The settings, functions and counts of a recording with metrics.
 #[derive(Debug)]
 pub(in crate::collector::cupti) struct RangeRun {
-    pub(super) api: &'static RangeApi,
+    api: &'static RangeApi,
     pub(super) driver: &'static Driver,
     subscriber: Subscriber,
     pub(super) sink: RecordSink,
@@ -80,10 +80,6 @@ impl RangeRun {
 
     pub(super) fn now(&self) -> u64 {
         self.subscriber.timestamp().unwrap_or_else(realtime_now)
-    }
-
-    pub(super) fn names(&self) -> MetricNames {
-        MetricNames::new(&self.plan.settings.metrics)
     }
 
     /// Returns whether what begins now is wanted.

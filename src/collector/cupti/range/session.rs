@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct DeviceMetrics {
     pub(super) device: i32,
+    api: &'static RangeApi,
+    names: MetricNames,
     /// Evaluates the launches of all contexts of the device.
     host: Mutex<HostObject>,
     /// CUPTI reads it until the contexts are disabled.
@@ -43,7 +45,7 @@ struct SessionState {
 /// A context's counters, until they are released.
 #[derive(Debug)]
 pub(super) struct ContextProfiler {
-    api: &'static RangeApi,
+    metrics: Arc<DeviceMetrics>,
     handle: RangeHandle,
     image: CounterImage,
 }
@@ -72,7 +74,7 @@ impl DeviceMetrics {
     /// # Errors
     /// Why the device cannot measure them.
     pub(super) fn new(
-        api: &'static ProfilerApi,
+        (api, ranges): (&'static ProfilerApi, &'static RangeApi),
         device: &DeviceDescription,
         metrics: &[String],
     ) -> Result<DeviceMetrics, Unavailable> {
@@ -81,11 +83,12 @@ impl DeviceMetrics {
         let index = usize::try_from(device.id).unwrap_or(0);
         let chip = api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
         let host = HostObject::new(api, KIND, &chip, None).map_err(CallFailure::to_unavailable)?;
+        let names = MetricNames::new(metrics);
         let config = host
-            .configure(&MetricNames::new(metrics))
+            .configure(&names)
             .map_err(|failed| refusal_of(api, KIND, &chip, None, metrics).unwrap_or_else(|| failed.to_unavailable()))?;
         let passes = api.count_passes(&config).map_err(CallFailure::to_unavailable)?;
-        Ok(DeviceMetrics { device: device.id, host: Mutex::new(host), config, passes })
+        Ok(DeviceMetrics { device: device.id, api: ranges, names, host: Mutex::new(host), config, passes })
     }
 }
 
@@ -120,7 +123,7 @@ impl ContextSession {
     ///
     /// # Errors
     /// Why the launch is not measured.
-    pub(super) fn begin_launch(&self, api: &'static RangeApi, names: &MetricNames) -> Result<(), MissReason> {
+    pub(super) fn begin_launch(&self) -> Result<(), MissReason> {
         let profiler = {
             let mut state = self.wait_for_turn(TURN_LIMIT).ok_or(MissReason::NoTurn)?;
             if state.is_closed {
@@ -133,8 +136,8 @@ impl ContextSession {
             state.profiler.take()
         };
         // Outside of the lock, which each launch takes. The turn keeps others from the counters.
-        let opened = profiler.map_or_else(|| ContextProfiler::open(api, self.context, names), Ok);
-        let begun = opened.and_then(|mut profiler| match profiler.start(RangeUnit::Kernels, &self.metrics) {
+        let opened = profiler.map_or_else(|| ContextProfiler::open(self.context, &self.metrics), Ok);
+        let begun = opened.and_then(|mut profiler| match profiler.start(RangeUnit::Kernels) {
             Ok(()) => Ok(profiler),
             Err(failed) => {
                 profiler.release();
@@ -156,11 +159,10 @@ impl ContextSession {
 
     /// Ends the measuring of a launch; passes its values to `report`, or `None` if other than one kernel ran, or why there
     /// are no values. The end of the recording waits for the report.
-    pub(super) fn end_launch(&self, names: &MetricNames, report: impl FnOnce(Result<Option<Vec<f64>>, CallFailure>)) {
+    pub(super) fn end_launch(&self, report: impl FnOnce(Result<Option<Vec<f64>>, CallFailure>)) {
         let profiler = self.lock_state().profiler.take();
-        let values = profiler.as_ref().map_or(Ok(None), |profiler| {
-            profiler.read_values(RangeUnit::Kernels, &self.metrics, names).map(Result::ok)
-        });
+        let read = |profiler: &ContextProfiler| profiler.read_values(RangeUnit::Kernels).map(Result::ok);
+        let values = profiler.as_ref().map_or(Ok(None), read);
         // After an error the next launch begins anew.
         let is_usable = values.is_ok();
         report(values);
@@ -204,58 +206,50 @@ impl ContextSession {
 
 impl ContextProfiler {
     /// Reserves the counters of a context, which must be current.
-    pub(super) fn open(
-        api: &'static RangeApi,
-        context: usize,
-        names: &MetricNames,
-    ) -> Result<ContextProfiler, CallFailure> {
+    pub(super) fn open(context: usize, metrics: &Arc<DeviceMetrics>) -> Result<ContextProfiler, CallFailure> {
+        let DeviceMetrics { api, names, .. } = &**metrics;
         let handle = api.enable(context)?;
         let image = api.new_image(handle, names).inspect_err(|_| api.disable(handle))?;
-        Ok(ContextProfiler { api, handle, image })
+        Ok(ContextProfiler { metrics: metrics.clone(), handle, image })
     }
 
-    pub(super) fn start(&mut self, unit: RangeUnit, metrics: &DeviceMetrics) -> Result<(), CallFailure> {
-        self.api.start(self.handle, unit, &metrics.config, &mut self.image)
+    fn start(&mut self, unit: RangeUnit) -> Result<(), CallFailure> {
+        self.metrics.api.start(self.handle, unit, &self.metrics.config, &mut self.image)
     }
 
     /// Starts, and begins the one range of an annotation.
-    pub(super) fn begin_range(&mut self, metrics: &DeviceMetrics) -> Result<(), CallFailure> {
-        self.start(RangeUnit::Annotations, metrics)?;
-        self.api.push_range(self.handle)
+    pub(super) fn begin_range(&mut self) -> Result<(), CallFailure> {
+        self.start(RangeUnit::Annotations)?;
+        self.metrics.api.push_range(self.handle)
     }
 
     /// Ends that range, and returns its values.
-    pub(super) fn end_range(&self, metrics: &DeviceMetrics, names: &MetricNames) -> Result<Vec<f64>, MissReason> {
-        self.api.pop_range(self.handle).map_err(MissReason::Failed)?;
-        let values = self.read_values(RangeUnit::Annotations, metrics, names).map_err(MissReason::Failed)?;
+    pub(super) fn end_range(&self) -> Result<Vec<f64>, MissReason> {
+        self.metrics.api.pop_range(self.handle).map_err(MissReason::Failed)?;
+        let values = self.read_values(RangeUnit::Annotations).map_err(MissReason::Failed)?;
         values.map_err(MissReason::NotOneRange)
     }
 
     /// Ends that range without its values; returns whether it left none undecoded, which the next decode would return.
     pub(super) fn abandon_range(&self) -> bool {
-        let is_popped = self.api.pop_range(self.handle).is_ok();
-        let stopped = self.api.stop(self.handle, RangeUnit::Annotations, &self.image);
+        let is_popped = self.metrics.api.pop_range(self.handle).is_ok();
+        let stopped = self.metrics.api.stop(self.handle, RangeUnit::Annotations, &self.image);
         is_popped && stopped.is_ok_and(|report| report.is_complete)
     }
 
     /// Releases the counters. The context must be current.
     pub(super) fn release(self) {
-        self.api.disable(self.handle);
+        self.metrics.api.disable(self.handle);
     }
 
     /// Stops, and returns the values, or what CUPTI has instead of one range.
-    fn read_values(
-        &self,
-        unit: RangeUnit,
-        metrics: &DeviceMetrics,
-        names: &MetricNames,
-    ) -> Result<Result<Vec<f64>, StopReport>, CallFailure> {
+    fn read_values(&self, unit: RangeUnit) -> Result<Result<Vec<f64>, StopReport>, CallFailure> {
         // With further ranges, another launch ran meanwhile, and which is which is unknown.
-        let report = self.api.stop(self.handle, unit, &self.image)?;
+        let report = self.metrics.api.stop(self.handle, unit, &self.image)?;
         if !report.is_one_range() {
             return Ok(Err(report));
         }
-        let host = metrics.host.lock().unwrap_or_else(PoisonError::into_inner);
-        host.evaluate(&self.image, 0, names).map(Ok)
+        let host = self.metrics.host.lock().unwrap_or_else(PoisonError::into_inner);
+        host.evaluate(&self.image, 0, &self.metrics.names).map(Ok)
     }
 }
