@@ -26,6 +26,8 @@ pub struct Checks<'c> {
     pub notes: Vec<String>,
 }
 
+/// A check and its name.
+type Check<'c> = (&'static str, fn(&mut Checks<'c>) -> Outcome);
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// Annotations in a row.
@@ -35,10 +37,10 @@ const LONG_CYCLES: u64 = 1_200_000_000;
 /// How far counts of equal work may be apart.
 const TOLERANCE: f64 = 0.05;
 
-impl Checks<'_> {
+impl<'c> Checks<'c> {
     /// Runs all; a check that fails to run is a failed check.
     pub fn run(&mut self) {
-        let checks: &[(&str, fn(&mut Self) -> Outcome)] = match self.unit {
+        let checks: &[Check<'c>] = match self.unit {
             Unit::Kernel => &[
                 ("capture while kernels are measured", Self::check_graph),
                 ("second context", Self::check_second_context),
