@@ -1,5 +1,7 @@
 //! A process that takes requests from a folder, as seen in `/proc`, and its answers.
 
+use super::process::is_zombie;
+use kineto_trace::text::printable;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -34,6 +36,9 @@ impl Listener {
     /// # Errors
     /// If the process takes no requests, with the reason and advice.
     pub(crate) fn find(pid: u32, folder: Option<&Path>) -> Result<Listener, String> {
+        if is_zombie(pid) {
+            return Err("it has ended, and its parent has not waited for it".to_owned());
+        }
         let process = PathBuf::from(format!("/proc/{pid}"));
         let status = fs::read_to_string(process.join("status")).map_err(|_| "there is no such process".to_owned())?;
         let numbers = |name: &str| -> Vec<u32> {
@@ -320,7 +325,7 @@ impl SubmittedRequest {
                 // The outcome as JSON, for programs.
                 line if line.starts_with('{') => {}
                 // The process must not control the terminal.
-                line => news.add_line(&line.replace(char::is_control, " ")),
+                line => news.add_line(&printable(line)),
             }
         }
         Ok(news)

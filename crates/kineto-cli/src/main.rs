@@ -9,6 +9,8 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod listener;
 mod path;
+#[cfg(target_os = "linux")]
+mod process;
 mod record;
 mod repair;
 mod report;

@@ -2,6 +2,7 @@
 
 use super::listener::Listener;
 use super::print_text;
+use kineto_trace::text::printable;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,7 +59,7 @@ fn format_status(pid: u32, status: &Value) -> String {
     let text = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         // The process must not control the terminal.
-        text.replace(char::is_control, " ")
+        printable(&text)
     };
     let mut lines = format!("{pid}: {}", text(&status["state"]));
     if status["request"].as_str().is_some_and(|id| !id.is_empty()) {

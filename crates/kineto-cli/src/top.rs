@@ -2,21 +2,27 @@
 
 mod live_files;
 mod live_view;
+mod terminal;
 
+use crate::process::has_ended;
 use crate::{print_error, write_output};
+use kineto_trace::text::printable;
 use live_files::find_live_files;
 use live_view::LiveView;
 use std::io::{self, IsTerminal as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
+use terminal::{TableScreen, TerminalSize};
 
 /// Shows what a running program records: spans a second, the spans with the most time, busy devices, losses, memory.
 ///
 /// Reads the live file of the recording, which the program writes with KINETO_SHM_DIR or `shm_folder`. The program does not take part.
 /// The file is read as a whole each time, so a small limit (KINETO_BUFFER_LIMIT_MB with KINETO_OVERFLOW=keep_newest) makes this cheap. Reading
-/// takes at most a tenth of the time: after a slow one the next comes later.
+/// takes at most a tenth of the time: after a slow one the next comes later. If nothing is recorded, the age of the newest record grows.
+///
+/// In a terminal, tables replace each other and are cut to its size; its former contents return at the end.
 ///
 /// Exit status: 0 at the end of the program, or after `--once`; 1 if no live file was read; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
@@ -30,7 +36,7 @@ pub(crate) struct TopArguments {
     /// Prints the table once.
     #[arg(long)]
     once: bool,
-    /// Shows the spans that ended in this many seconds, and reads again after them.
+    /// Shows the spans that ended in the last seconds, this many, and reads again after them.
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = parse_interval)]
     interval: f64,
     /// Lists this many names of spans.
@@ -45,48 +51,63 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 
 /// Prints tables until the program ends.
 pub(crate) fn run(arguments: &TopArguments) -> ExitCode {
-    /// Clears a terminal, and starts at its top.
-    const CLEAR: &str = "\x1b[H\x1b[2J";
-
     let is_screen = io::stdout().is_terminal() && !arguments.once;
+    let mut screen: Option<TableScreen> = None;
     let mut is_first = true;
     loop {
         let begun = Instant::now();
-        let (mut text, mut any_read) = (String::new(), false);
         let files = match find_live_files(&arguments.target) {
             Ok(files) => files,
             Err(why) if is_first => return print_error(&why),
             // The next recording may begin later, unless the process has ended.
-            Err(_) if has_ended(&arguments.target) => return ExitCode::SUCCESS,
-            Err(why) => {
-                text += &format!("{why}\n");
-                Vec::new()
-            }
+            Err(_) if is_ended_process(&arguments.target) => return ExitCode::SUCCESS,
+            Err(why) if show_table(screen.as_mut(), is_first, format!("{why}\n")) => Vec::new(),
+            Err(_) => return ExitCode::SUCCESS,
         };
-        let pid = arguments.target.parse().ok();
-        text += &pid.and_then(crate::status::state_line).unwrap_or_default();
-        for file in &files {
-            match LiveView::read(file, arguments.interval) {
-                Ok(view) => {
-                    any_read = true;
-                    text += &view.format(arguments.rows);
-                }
-                Err(why) => text += &format!("{}: {why}\n", file.display()),
+        if is_first || !files.is_empty() {
+            let size = if is_screen { TerminalSize::of_output() } else { None };
+            let (table, any_read) = read_table(arguments, &files, size);
+            if !any_read && is_first {
+                return print_error(&table.trim_end());
             }
-        }
-        if !any_read && is_first {
-            return print_error(&text.trim_end());
-        }
-        let before = match (is_screen, is_first) {
-            (true, _) => CLEAR,
-            (false, true) => "",
-            (false, false) => "\n",
-        };
-        if !write_output(&format!("{before}{text}")) || arguments.once {
-            return ExitCode::SUCCESS;
+            if is_first && is_screen {
+                screen = TableScreen::enter().ok();
+            }
+            if !show_table(screen.as_mut(), is_first, table) || arguments.once {
+                return ExitCode::SUCCESS;
+            }
         }
         is_first = false;
         thread::sleep(pause_after(begun.elapsed(), Duration::from_secs_f64(arguments.interval)));
+    }
+}
+
+/// Reads live files; returns the table, and whether any file was read.
+fn read_table(arguments: &TopArguments, files: &[PathBuf], size: Option<TerminalSize>) -> (String, bool) {
+    let pid = arguments.target.parse().ok();
+    let mut text = pid.and_then(crate::status::state_line).unwrap_or_default();
+    let mut any_read = false;
+    let rows = size.map_or(arguments.rows, |size| {
+        let free = size.lines.saturating_sub(text.lines().count() + 1) / files.len().max(1);
+        free.saturating_sub(LiveView::HEAD_LINES).min(arguments.rows)
+    });
+    for file in files {
+        match LiveView::read(file, arguments.interval) {
+            Ok(view) => {
+                any_read = true;
+                text += &view.format(rows);
+            }
+            Err(why) => text += &format!("{}: {why}\n", printable(&file.display().to_string())),
+        }
+    }
+    (size.map_or_else(|| text.clone(), |size| size.cut(&text)), any_read)
+}
+
+/// Shows a table on the screen, or prints it after the others; returns whether it was written.
+fn show_table(screen: Option<&mut TableScreen>, is_first: bool, table: String) -> bool {
+    match screen {
+        Some(screen) => screen.show(table),
+        None => write_output(&format!("{}{table}", if is_first { "" } else { "\n" })),
     }
 }
 
@@ -96,8 +117,8 @@ fn pause_after(reading: Duration, interval: Duration) -> Duration {
 }
 
 /// Returns whether the target is a process that has ended. A folder never ends.
-fn has_ended(target: &str) -> bool {
-    target.parse::<u32>().is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+fn is_ended_process(target: &str) -> bool {
+    target.parse().is_ok_and(has_ended)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::listener::{Listener, Progress, SubmittedRequest};
 use super::print_text;
+use kineto_trace::text::printable;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -156,7 +157,7 @@ pub(crate) const CANCEL: &str = "CANCEL=true";
 pub(crate) fn report_failure(pid: u32, why: &str) -> bool {
     let mut stderr = std::io::stderr();
     // Paths come from the process's environment; they must not control the terminal.
-    let why = why.replace(|each: char| each.is_control() && each != '\n', " ");
+    let why = why.lines().map(printable).collect::<Vec<_>>().join("\n");
     let _ = stderr.write_all(format!("{}{pid}: {why}\n", colored_mark(stderr.is_terminal(), "31m✗")).as_bytes());
     false
 }

@@ -1,4 +1,4 @@
-//! Counts with nouns, truncation and distances of text.
+//! Counts with nouns, printable names, truncation and distances of text.
 
 use std::fmt;
 
@@ -18,6 +18,17 @@ impl fmt::Display for CountWithNoun<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}{}", self.count, self.noun, if self.count == 1 { "" } else { "s" })
     }
+}
+
+/// Returns a text in which a space replaces each character that would act on a terminal or hide or reorder other text.
+pub fn printable(text: &str) -> String {
+    text.replace(is_unprintable, " ")
+}
+
+/// Returns whether a character is a control character, a mark of direction, a line separator or a byte order mark.
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Returns the last character boundary of `text` up to `max`.
@@ -43,7 +54,12 @@ pub fn edit_distance(one: &[u8], other: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::floor_char_boundary;
+    use super::{floor_char_boundary, printable};
+
+    #[test]
+    fn printable_text_has_no_control_or_direction() {
+        assert_eq!(printable("a\u{1b}[2J\u{202e}b\u{2066}c\u{feff}\n ä"), "a [2J b c   ä");
+    }
 
     #[test]
     fn boundary_does_not_split_characters() {

@@ -1,6 +1,8 @@
 //! Finds the live files of a process or in a folder.
 
+use crate::process::is_zombie;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// How the names of live files end.
@@ -15,8 +17,14 @@ pub(super) fn find_live_files(target: &str) -> Result<Vec<PathBuf>, String> {
 
     let (files, whose) = match target.parse::<u32>() {
         Ok(pid) => {
-            let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|why| {
-                format!("cannot read the maps of process {pid}: {why}; run this command as its user or as root")
+            if is_zombie(pid) {
+                return Err(format!(
+                    "process {pid} has ended; pass the folder of its live file to see the last records"
+                ));
+            }
+            let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|why| match why.kind() {
+                ErrorKind::NotFound => format!("there is no process {pid}; check the number"),
+                _ => format!("cannot read the maps of process {pid}: {why}; run this command as its user or as root"),
             })?;
             (mapped_files(Path::new(&format!("/proc/{pid}/root")), &maps), format!("process {pid}"))
         }
@@ -64,7 +72,8 @@ mod tests {
         assert!(error.ends_with(
             "has no live file; start the program with KINETO_SHM_DIR=/dev/shm, or build it with `shm_folder`"
         ));
-        assert!(find_live_files("4294967295").unwrap_err().starts_with("cannot read the maps of process"));
+        let error = find_live_files("4294967295").unwrap_err();
+        assert_eq!(error, "there is no process 4294967295; check the number");
         assert!(find_live_files("/no such folder").unwrap_err().ends_with("pass a process or a folder"));
     }
 }

@@ -2,12 +2,14 @@
 
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{Event, Events};
+use kineto_trace::text::printable;
+use rustix::fs::{FlockOperation, flock};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tracing_kineto::Trace;
 
 /// The newest records of a recording that may still run.
@@ -16,6 +18,10 @@ pub(super) struct LiveView {
     process: u32,
     recorded_ns: u64,
     interval_ns: u64,
+    /// The time since the newest record.
+    age_ns: u64,
+    /// Whether no process records into the file any more.
+    is_left: bool,
     spans: Vec<SpanRow>,
     open_spans: u64,
     threads: usize,
@@ -47,9 +53,9 @@ struct FileMemory {
 }
 
 impl LiveView {
-    /// Reads a live file, and measures what ended in the last seconds of its recording.
+    /// Reads a live file, and measures what ended in the last seconds.
     ///
-    /// Nothing is locked or mapped, so the program does not notice. Records that it replaces meanwhile are left out.
+    /// Nothing is mapped, so the program does not notice. Records that it replaces meanwhile are left out.
     ///
     /// # Errors
     /// If it cannot be read, with the reason.
@@ -64,12 +70,12 @@ impl LiveView {
                 .map_err(|why| format!("cannot open it: {why}; run this command as its user or as root"))?;
             let memory =
                 FileMemory::of(&file).map_err(|why| format!("cannot read its size: {why}; check its file system"))?;
-            match Trace::read_segment_from(file, path) {
+            match Trace::read_segment_from(&file, path) {
                 Ok(segment) => {
                     let torn = torn_text(&segment.to_string());
-                    let view = LiveView::new(&segment.trace, seconds);
-                    let (path, process) = (path.to_owned(), segment.process_id());
-                    return Ok(LiveView { path, process, torn, memory, read_in: begun.elapsed(), ..view });
+                    let view = LiveView::new(&segment.trace, seconds, SystemTime::now().into());
+                    let (path, process, is_left) = (path.to_owned(), segment.process_id(), is_unlocked(&file));
+                    return Ok(LiveView { path, process, torn, memory, is_left, read_in: begun.elapsed(), ..view });
                 }
                 Err(error) => last_error = error.to_string(),
             }
@@ -77,17 +83,19 @@ impl LiveView {
         Err(last_error)
     }
 
-    fn new(trace: &Trace, seconds: f64) -> LiveView {
+    /// Measures the last seconds before `now`. If the newest record is later, the clock was set back: then those before that record.
+    fn new(trace: &Trace, seconds: f64, now: Timestamp) -> LiveView {
         let events = trace.events();
-        let (start, end) = events.window();
+        let start = events.window().0;
+        let newest = newest_record(&events).unwrap_or(start);
+        let end = newest.max(now);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "at most an hour, checked by the caller"
         )]
         let wanted = (seconds * 1e9) as u64;
-        let recorded_ns = end.since(start.min(end));
-        let interval_ns = wanted.min(recorded_ns);
+        let interval_ns = wanted.min(end.since(start));
         let from = Timestamp::from_nanos(end.as_nanos() - interval_ns);
         let slices = || events.iter().filter(Event::is_slice);
         let mut by_name: HashMap<&str, Vec<u64>> = HashMap::new();
@@ -106,8 +114,10 @@ impl LiveView {
         LiveView {
             path: PathBuf::new(),
             process: 0,
-            recorded_ns,
+            recorded_ns: newest.since(start),
             interval_ns,
+            age_ns: end.since(newest),
+            is_left: false,
             spans,
             open_spans,
             threads: stats.threads,
@@ -119,7 +129,10 @@ impl LiveView {
         }
     }
 
-    /// Returns the table: four lines on the recording, and one for each name.
+    /// The lines of a table that are not a span's.
+    pub(super) const HEAD_LINES: usize = 8;
+
+    /// Returns the table: lines on the recording, and one for each name.
     pub(super) fn format(&self, rows: usize) -> String {
         let count: usize = self.spans.iter().map(|row| row.durations.len()).sum();
         let seconds = seconds_of(self.interval_ns);
@@ -132,6 +145,11 @@ impl LiveView {
             self.read_in.as_secs_f64() * 1e3
         );
         text += &format!("{}\n", printable(&self.path.display().to_string()));
+        if self.is_left {
+            let process = self.process;
+            text +=
+                &format!("process {process} has ended or stopped recording; kineto repair makes a trace of the file\n");
+        }
         let busy = self.devices.as_ref().map_or_else(
             || "no device work".to_owned(),
             |devices| {
@@ -143,7 +161,8 @@ impl LiveView {
             },
         );
         let used = format!("memory {:.1} of {:.1} MiB", mebibytes(self.memory.used), mebibytes(self.memory.limit));
-        text += &format!("last {seconds:.1} s: {:.1} spans/s   {busy}   {used}\n", per_second(count, seconds));
+        let (rate, age) = (per_second(count, seconds), format_age(self.age_ns));
+        text += &format!("last {seconds:.1} s: {rate:.1} spans/s   newest record: {age} ago\n{busy}   {used}\n");
         let losses: Vec<_> = self.losses.iter().map(|(cause, count)| format!("{cause} ({count})")).collect();
         let lost = if losses.is_empty() { "nothing".to_owned() } else { losses.join(", ") };
         text += &format!("lost: {lost}   torn: {}\n", self.torn);
@@ -211,6 +230,23 @@ impl FileMemory {
     }
 }
 
+/// Returns the time of the newest record: an open span lasts to the end of the window, so its start counts.
+fn newest_record(events: &Events) -> Option<Timestamp> {
+    let time = |event: Event<'_>| if event.is_unfinished() { event.start() } else { event.end() };
+    events.iter().map(time).max()
+}
+
+/// Returns whether no process holds the lock of a live file, which its process holds while it records. Another one that reads the
+/// file may hold it for a moment.
+fn is_unlocked(file: &File) -> bool {
+    let is_free = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+    if is_free {
+        // Closing the file would unlock it too.
+        let _ = flock(file, FlockOperation::Unlock);
+    }
+    is_free
+}
+
 /// Returns what a segment's text says in addition to its missing end, which a recording that runs does not have.
 fn torn_text(segment: &str) -> String {
     let rest = segment.strip_prefix("incomplete: its end is missing").unwrap_or(segment);
@@ -218,14 +254,23 @@ fn torn_text(segment: &str) -> String {
     if rest.is_empty() { "nothing".to_owned() } else { rest.to_owned() }
 }
 
-/// Returns a text without control characters: the program must not control the terminal.
-fn printable(text: &str) -> String {
-    text.replace(char::is_control, " ")
-}
-
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 fn seconds_of(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+/// Formats the age of a record.
+fn format_age(ns: u64) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+
+    match ns / 1_000_000_000 {
+        0..120 => format!("{:.1} s", seconds_of(ns)),
+        seconds if seconds < 2 * HOUR => format!("{} min", seconds / MINUTE),
+        seconds if seconds < 2 * DAY => format!("{} h", seconds / HOUR),
+        seconds => format!("{} days", seconds / DAY),
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]

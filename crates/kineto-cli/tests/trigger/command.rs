@@ -1,7 +1,11 @@
 //! Tests of the command's effects, output and exit status.
 
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -22,6 +26,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("command_reports_that_its_request_was_replaced", command_reports_that_its_request_was_replaced),
     ("status_reports_the_state_of_a_process", status_reports_the_state_of_a_process),
     ("top_shows_what_a_process_records", top_shows_what_a_process_records),
+    ("top_shows_that_a_program_hangs_or_ended", top_shows_that_a_program_hangs_or_ended),
+    ("top_fits_its_terminal_and_restores_it", top_fits_its_terminal_and_restores_it),
     ("concurrent_commands_get_their_own_files", concurrent_commands_get_their_own_files),
     ("command_rejects_the_answer_to_another_request", command_rejects_the_answer_to_another_request),
 ];
@@ -381,8 +387,6 @@ fn top_shows_what_a_process_records() {
     let program = place.start_watching_with("serve", &env);
     program.wait_for(".request` traces this process");
     let pid = pid_of(&program);
-    let top =
-        |arguments: &[&str]| TriggerOutput::new(Command::new(KINETO).arg("top").args(arguments).output().unwrap());
     for target in [pid.as_str(), folder] {
         // The first spans end soon after the start.
         let output = std::iter::repeat_with(|| top(&[target, "--once", "--rows", "1"]));
@@ -393,10 +397,12 @@ fn top_shows_what_a_process_records() {
             assert!(lines.remove(0).starts_with(&format!("{pid}: recording by itself")), "{output:?}");
         }
         assert!(lines[0].starts_with(&format!("process {pid}   recorded ")), "{output:?}");
-        assert!(lines[1].ends_with(".klive") && lines[2].contains(" spans/s   no device work   memory "), "{output:?}");
-        assert!(lines[3].starts_with("lost: nothing   torn: "), "{output:?}");
+        assert!(lines[1].ends_with(".klive") && lines[2].contains(" spans/s   newest record: "), "{output:?}");
+        assert!(lines[3].starts_with("no device work   memory "), "{output:?}");
+        assert!(lines[4].starts_with("lost: nothing   torn: "), "{output:?}");
         assert!(!output.out.contains('\x1b'), "{output:?}");
     }
+    assert!(!top(&[&pid, "--once"]).out.contains("has ended"));
     // A reader that closes the pipe ends the command.
     let mut endless =
         Command::new(KINETO).args(["top", &pid, "--interval", "0.1"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -404,8 +410,84 @@ fn top_shows_what_a_process_records() {
     assert_eq!(endless.wait().unwrap().code(), Some(0));
     program.end();
     let ended = top(&[&pid, "--once"]);
-    assert!(ended.status == 1 && ended.errors.contains(&format!("process {pid}")), "{ended:?}");
+    assert_eq!((ended.status, ended.errors), (1, format!("there is no process {pid}; check the number\n")));
     assert_eq!((top(&[folder]).status, top(&[&pid, "--interval", "0"]).status, top(&[]).status), (1, 2, 2));
+}
+
+/// Starts a program whose newest records are in a live file in `folder`, and waits for the first ones.
+fn start_with_live_file(place: &TestFolders, folder: &str) -> Program {
+    let env = [("KINETO_OVERFLOW", "keep_newest"), ("KINETO_SHM_DIR", folder), ("KINETO_BUFFER_LIMIT_MB", "8")];
+    let program = place.start_watching_with("serve", &env);
+    program.wait_until(|| top(&[folder, "--once"]).out.contains(" work\n").then_some(()));
+    program
+}
+
+fn top(arguments: &[&str]) -> TriggerOutput {
+    TriggerOutput::new(Command::new(KINETO).arg("top").args(arguments).output().unwrap())
+}
+
+fn top_shows_that_a_program_hangs_or_ended() {
+    let (place, shm) = (TestFolders::new(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let folder = shm.path().to_str().unwrap();
+    let program = start_with_live_file(&place, folder);
+    let (pid, process) = (pid_of(&program), Pid::from_raw(program.pid().cast_signed()).unwrap());
+    kill_process(process, Signal::STOP).unwrap();
+    let is_idle = |output: &TriggerOutput| output.out.contains(": 0.0 spans/s   newest record: ");
+    for target in [&*pid, folder] {
+        let stopped = program.wait_until(|| Some(top(&[target, "--once", "--interval", "0.1"])).filter(is_idle));
+        assert!(!stopped.out.contains("has ended") && !stopped.out.contains(" work\n"), "{stopped:?}");
+    }
+    let mut watching =
+        Command::new(KINETO).args(["top", &pid, "--interval", "0.1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watching.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    // Its parent, this process, does not wait for it.
+    kill_process(process, Signal::KILL).unwrap();
+    drop(watching.stdout.take());
+    assert_eq!(watching.wait().unwrap().code(), Some(0), "{line}");
+    let left = program.wait_until(|| Some(top(&[folder, "--once"])).filter(|output| output.out.contains("has ended")));
+    assert!(left.out.contains(&format!("\nprocess {pid} has ended or stopped recording; ")), "{left:?}");
+    let output = top(&[&pid, "--once"]);
+    assert!(output.status == 1 && output.errors.starts_with(&format!("process {pid} has ended; ")), "{output:?}");
+    let output = TriggerOutput::new(Command::new(KINETO).args(["status", &pid]).output().unwrap());
+    assert!(output.status == 1 && output.errors.contains("it has ended, and its parent has not waited"), "{output:?}");
+}
+
+fn top_fits_its_terminal_and_restores_it() {
+    let (place, shm) = (TestFolders::new(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let program = start_with_live_file(&place, shm.path().to_str().unwrap());
+    let mut terminal = fs::File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let size = Winsize { ws_row: 9, ws_col: 40, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal, size).unwrap();
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let end = fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut command = Command::new(KINETO);
+    command.args(["top", &pid_of(&program), "--interval", "0.1"]).stdin(Stdio::null()).stdout(end);
+    let mut watching = command.spawn().unwrap();
+    drop(command);
+    let mut shown = Vec::new();
+    let mut read_until = |is_enough: &dyn Fn(&str) -> bool| loop {
+        let text = String::from_utf8_lossy(&shown).into_owned();
+        let mut part = [0; 1024];
+        match terminal.read(&mut part) {
+            _ if is_enough(&text) => return text,
+            // A terminal that no process has open any more cannot be read.
+            Ok(0) | Err(_) => return text,
+            Ok(read) => shown.extend(&part[..read]),
+        }
+    };
+    let text = read_until(&|text| text.matches("process ").count() >= 2);
+    let tables: Vec<_> = text.split("\u{1b}[H\u{1b}[2J").collect();
+    assert_eq!(tables[0], "\u{1b}[?1049h", "{text:?}");
+    assert!(tables[2].lines().count() <= 8 && tables[2].lines().all(|line| line.chars().count() <= 40), "{text:?}");
+    assert!(tables[2].lines().any(|line| line.ends_with('…')), "{text:?}");
+    kill_process(Pid::from_raw(watching.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    let text = read_until(&|_| false);
+    assert!(text.ends_with("\u{1b}[?1049l"), "{text:?}");
+    assert_eq!(watching.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
+    program.end();
 }
 
 fn concurrent_commands_get_their_own_files() {

@@ -1,5 +1,6 @@
 //! The names of a trace that are nearest to a misspelt one.
 
+pub(super) use crate::text::printable;
 use crate::text::{edit_distance, floor_char_boundary};
 use std::collections::BTreeSet;
 
@@ -25,11 +26,6 @@ pub(super) fn nearest_names<'n>(misspelt: &str, names: impl IntoIterator<Item = 
     found.sort_unstable();
     let shown: Vec<_> = found.iter().take(SHOWN).map(|(.., name)| format!("`{}`", printable(name))).collect();
     if shown.is_empty() { "nothing".to_owned() } else { shown.join(", ") }
-}
-
-/// Returns a name without control characters, which would act on a terminal.
-pub(super) fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::path::PathText;
 use super::{Occupation, Summary};
 use crate::analysis::averages::Average;
 use crate::analysis::averages::units::format_bytes;
+use crate::text::printable;
 use std::cmp::Reverse;
 use std::fmt::{self, Formatter};
 
@@ -290,9 +291,9 @@ fn count_with_noun(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Returns a name without control characters, truncated to `width`.
+/// Returns a printable name, truncated to `width`.
 pub(in crate::analysis) fn truncate_name(name: &str, width: usize) -> String {
-    let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let name = printable(name);
     if name.chars().count() <= width {
         return name;
     }
