@@ -19,7 +19,8 @@ const RULE_FAILED: u8 = 3;
 ///
 /// The file of rules is TOML. Each `[[rule]]` has a `figure`, a limit (`max`, `min` or both), and may have `of` (a name), `in` or `each` (a
 /// span) and `name`. Names may contain `*` for any text. A rule that matches nothing fails, unless it has `optional = true`. Only a rule
-/// that forbids a name (`of` with `max = 0`) holds then, so it cannot find a misspelt one. `--figures` lists the figures.
+/// that forbids a name (`of` with `max = 0`) holds if the trace has spans, calls or device work, and none of that name; it cannot find a
+/// misspelt one. `--figures` lists the figures.
 ///
 /// Exit status: 0 if all traces meet all rules; 1 if a trace or the rules were not read, or the output or `--junit` was not written; 2 for
 /// wrong arguments; 3 if a rule fails.

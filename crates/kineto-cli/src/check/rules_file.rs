@@ -69,7 +69,8 @@ fn parse_rule(rule: &Spanned<DeValue<'_>>) -> Result<Rule, Fault> {
             .ok_or_else(|| (value.span(), "`optional` is not a boolean; write `true` or `false`".to_owned()))?;
         parsed = if optional { parsed.optional() } else { parsed };
     }
-    at(rule.span(), parsed.validate())?;
+    let faulty = parsed.faulty_key().and_then(|key| table.get(key));
+    at(faulty.map_or(rule.span(), Spanned::span), parsed.validate())?;
     Ok(parsed)
 }
 
@@ -145,7 +146,11 @@ mod tests {
             (rule("max = -3"), 4, "`max` is negative or too large"),
             (rule("max = 99999999999999999999"), 4, ""),
             (rule("max = '3 apples'"), 4, "\"3 apples\" is not a quantity: the unit is unknown; write"),
-            (rule("max = '3 ms'"), 2, "wrong unit for a limit of `launches`; expected a count"),
+            (rule("max = '3 ms'"), 4, "wrong unit for a limit of `launches`; expected a count"),
+            (rule("min = 3\nmax = '3 ms'"), 5, "wrong unit for a limit of `launches`"),
+            (rule("max = 3\nmin = 4"), 5, "`min` is greater than `max`"),
+            (rule("max = 3\nof = 'cudaLaunchKernel'"), 5, "`launches` is the same for all names; remove `of`, or use"),
+            ("[[rule]]\nfigure = 'idle'\nmax = '1 ms'\nin = 'a'".to_owned(), 4, "`idle` has a value for each span"),
             (rule(""), 2, "the rule has no limit"),
             (rule("max = 3\nin = 'a'\neach = 'b'"), 6, "the rule has `in` and `each`"),
             (rule("max = 3\nin = ''"), 5, "`in` is empty"),

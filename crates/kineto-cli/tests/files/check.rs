@@ -41,7 +41,7 @@ fn broken_rules_are_errors_with_their_line() {
     for (text, message) in [
         (
             "[[rule]]\nfigure = 'launches'\nmax = '5 %'\n",
-            "rules.toml:1: wrong unit for a limit of `launches`; expected a count",
+            "rules.toml:3: wrong unit for a limit of `launches`; expected a count",
         ),
         ("[[rule]]\nfigure = 'launches'\nmost = 5\n", "rules.toml:3: unknown key `most`"),
         ("[[rule]\n", "rules.toml:1: "),

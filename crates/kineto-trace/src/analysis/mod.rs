@@ -8,6 +8,7 @@ mod diff;
 mod events;
 mod filter;
 mod flops;
+mod percentile;
 mod read;
 mod relations;
 mod rewrite;

@@ -39,7 +39,7 @@ pub(super) fn evaluate_rule(rule: &Rule, context: &CheckContext<'_>) -> RuleOutc
         places: Vec::new(),
     };
     if let Some(fault) = rule.fault() {
-        return outcome(RuleStatus::Invalid, Some(fault));
+        return outcome(RuleStatus::Invalid, Some(fault.message));
     }
     match measure_rule(rule, context) {
         Ok(measured) => RuleOutcome { message: measured.detail.clone(), ..compare_values(rule, context, &measured) },

@@ -10,6 +10,7 @@ use super::{Rule, RuleScope};
 use crate::activity::ActivityType;
 use crate::analysis::events::values::as_signed;
 use crate::analysis::events::{Event, MEMORY_EVENT, Note};
+use crate::analysis::percentile::percentile;
 use crate::analysis::summary::{CallRole, PathPiece, WorkClass, recorded_losses};
 use crate::hash::{HashMap, HashSet};
 use crate::loss::Loss;
@@ -282,10 +283,7 @@ fn measure_durations(rule: &Rule, context: &CheckContext<'_>, statistic: Statist
 
 /// Returns a statistic of sorted durations; `None` for the spread if the median is 0.
 fn statistic_of(sorted: &[u64], statistic: Statistic) -> Option<Quantity> {
-    let rank = |permille: usize| {
-        let rank = (sorted.len() * permille).div_ceil(1000).saturating_sub(1);
-        sorted.get(rank).copied().unwrap_or(0)
-    };
+    let rank = |permille: usize| percentile(sorted, permille);
     let (first, last) = (rank(0), rank(1000));
     let total = sorted.iter().map(|ns| u128::from(*ns)).sum::<u128>();
     Some(Quantity::Nanoseconds(match statistic {

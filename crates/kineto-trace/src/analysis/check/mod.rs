@@ -31,8 +31,8 @@ const STEPS: &str = "ProfilerStep#*";
 /// Rules that a trace must meet.
 ///
 /// A rule that matches nothing fails, since it would hold for any trace: a span that was renamed, or calls that were not recorded.
-/// [`Rule::optional`] allows that. The exception is a rule that forbids a name ([`Rule::of`] with a maximum of 0): it holds if nothing has
-/// that name, so it cannot find a misspelt one.
+/// [`Rule::optional`] allows that. The exception is a rule that forbids a name ([`Rule::of`] with a maximum of 0): it holds if the trace
+/// has spans, calls or device work, whichever it is about, and nothing has that name. So it cannot find a misspelt one.
 ///
 /// ```
 /// use kineto_trace::analysis::{Events, check::Rules};
@@ -150,12 +150,18 @@ impl Rule {
     ///
     /// # Errors
     /// [`Config`](ErrorKind::Config) if it has no limit, a limit of another unit than its figure, a scope or a pattern that its figure does not
-    /// have, or lacks a pattern that its figure needs.
+    /// have, or lacks a pattern that its figure needs. [`faulty_key`](Rule::faulty_key) names the part.
     pub fn validate(&self) -> Result<(), Error> {
         match self.fault() {
-            Some(fault) => Err(Error::new(ErrorKind::Config, fault)),
+            Some(fault) => Err(Error::new(ErrorKind::Config, fault.message)),
             None => Ok(()),
         }
+    }
+
+    /// Returns the part that does not fit, as it is named in a file of rules: "max", "min", "of", "in" or "each". `None` if all fit, or one
+    /// is missing.
+    pub fn faulty_key(&self) -> Option<&'static str> {
+        self.fault()?.key
     }
 
     /// Returns whether it forbids what it counts; then matching nothing is what it wants.
@@ -164,7 +170,7 @@ impl Rule {
     }
 
     /// Returns why a limit of a share of a whole cannot be met or broken.
-    fn share_fault(&self) -> Option<&'static str> {
+    fn share_fault(&self) -> Option<RuleFault> {
         let whole = Quantity::Percent(100.0);
         // The spread may exceed the median.
         if !self.figure.zero().has_unit_of(whole) || self.figure == Figure::Duration(Statistic::Spread) {
@@ -173,56 +179,92 @@ impl Rule {
         let order = |limit: Option<Quantity>| limit.and_then(|limit| limit.compare(whole));
         let can_fail = self.min.is_some_and(|min| !min.is_zero());
         match (order(self.min), order(self.max)) {
-            (Some(Ordering::Greater), _) => Some("`min` is more than 100 %, so the rule cannot hold; lower it"),
+            (Some(Ordering::Greater), _) => {
+                Some(RuleFault::at("min", "`min` is more than 100 %, so the rule cannot hold; lower it"))
+            }
             (_, Some(Ordering::Equal | Ordering::Greater)) if !can_fail => {
-                Some("`max` is 100 % or more, so the rule cannot fail; lower it")
+                Some(RuleFault::at("max", "`max` is 100 % or more, so the rule cannot fail; lower it"))
             }
             _ => None,
         }
     }
 
-    fn fault(&self) -> Option<String> {
+    fn fault(&self) -> Option<RuleFault> {
+        self.limit_fault()
+            .or_else(|| self.share_fault())
+            .or_else(|| self.pattern_fault())
+            .or_else(|| self.scope_fault())
+    }
+
+    /// Returns why a limit has no meaning for the figure, or none is set.
+    fn limit_fault(&self) -> Option<RuleFault> {
         let (figure, zero) = (self.figure, self.figure.zero());
-        let limits = || [self.min, self.max].into_iter().flatten();
-        if limits().any(|limit| !limit.has_unit_of(zero)) {
-            return Some(format!("wrong unit for a limit of `{figure}`; expected {}", zero.unit_text()));
+        let limits =
+            || [("min", self.min), ("max", self.max)].into_iter().filter_map(|(key, limit)| Some((key, limit?)));
+        if let Some((key, _)) = limits().find(|(_, limit)| !limit.has_unit_of(zero)) {
+            let message = format!("wrong unit for a limit of `{figure}`; expected {}", zero.unit_text());
+            return Some(RuleFault::at(key, message));
         }
-        if limits().any(|limit| limit.compare(zero).is_none_or(Ordering::is_lt)) {
-            return Some("a limit is negative or not a number; set one of at least 0".to_owned());
+        if let Some((key, _)) = limits().find(|(_, limit)| limit.compare(zero).is_none_or(Ordering::is_lt)) {
+            return Some(RuleFault::at(key, "a limit is negative or not a number; set one of at least 0"));
         }
         match (self.min, self.max) {
-            (None, None) => return Some("the rule has no limit; set `max`, `min` or both".to_owned()),
+            (None, None) => Some(RuleFault::missing("the rule has no limit; set `max`, `min` or both")),
             (Some(min), None) if min.is_zero() => {
-                return Some("`min` is 0, so the rule cannot fail; raise it".to_owned());
+                Some(RuleFault::at("min", "`min` is 0, so the rule cannot fail; raise it"))
             }
             (Some(min), Some(max)) if min.compare(max).is_none_or(Ordering::is_gt) => {
-                return Some("`min` is greater than `max`, so the rule cannot hold; swap them".to_owned());
+                Some(RuleFault::at("min", "`min` is greater than `max`, so the rule cannot hold; swap them"))
             }
-            _ => {}
+            _ => None,
         }
-        if let Some(fault) = self.share_fault() {
-            return Some(fault.to_owned());
-        }
+    }
+
+    fn pattern_fault(&self) -> Option<RuleFault> {
+        let figure = self.figure;
         match (figure.pattern_needed(), &self.pattern) {
-            (Some(true), None) => return Some(format!("`{figure}` needs a name; set `of`")),
-            (None, Some(_)) => return Some(format!("`{figure}` is the same for all names; remove `of`")),
-            _ => {}
+            (Some(true), None) => Some(RuleFault::missing(format!("`{figure}` needs a name; set `of`"))),
+            (None, Some(_)) => {
+                let has_calls = matches!(figure, Figure::Launches | Figure::Synchronizations);
+                let other = if has_calls { ", or use `calls`" } else { "" };
+                Some(RuleFault::at("of", format!("`{figure}` is the same for all names; remove `of`{other}")))
+            }
+            _ => None,
         }
-        match (figure.scopes(), &self.scope) {
+    }
+
+    fn scope_fault(&self) -> Option<RuleFault> {
+        let figure = self.figure;
+        let key = if matches!(self.scope, RuleScope::Each(_)) { "each" } else { "in" };
+        let message = match (figure.scopes(), &self.scope) {
             (_, RuleScope::Trace)
             | (FigureScopes::Any, _)
             | (FigureScopes::NotEach, RuleScope::Within(_))
-            | (FigureScopes::NotWithin, RuleScope::Each(_)) => None,
-            (FigureScopes::NotEach, _) => {
-                Some(format!("`{figure}` has one value for all spans; use `in` instead of `each`"))
-            }
+            | (FigureScopes::NotWithin, RuleScope::Each(_)) => return None,
+            (FigureScopes::NotEach, _) => format!("`{figure}` has one value for all spans; use `in` instead of `each`"),
             (FigureScopes::NotWithin, _) => {
-                Some(format!("`{figure}` has a value for each span; use `each` instead of `in`"))
+                format!("`{figure}` has a value for each span; use `each` instead of `in`")
             }
-            (FigureScopes::TraceOnly, _) => {
-                Some(format!("`{figure}` has one value for a trace; remove `in` and `each`"))
-            }
-        }
+            (FigureScopes::TraceOnly, _) => format!("`{figure}` has one value for a trace; remove `in` and `each`"),
+        };
+        Some(RuleFault::at(key, message))
+    }
+}
+
+/// Why the parts of a rule do not fit together.
+struct RuleFault {
+    /// The part that does not fit; `None` if one is missing.
+    key: Option<&'static str>,
+    message: String,
+}
+
+impl RuleFault {
+    fn at(key: &'static str, message: impl Into<String>) -> RuleFault {
+        RuleFault { key: Some(key), message: message.into() }
+    }
+
+    fn missing(message: impl Into<String>) -> RuleFault {
+        RuleFault { key: None, message: message.into() }
     }
 }
 

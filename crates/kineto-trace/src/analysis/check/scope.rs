@@ -103,7 +103,10 @@ impl FoundSpans {
             found.slices.push((slice.index(), number));
         }
         if found.spans.is_empty() {
-            let names = events.iter().filter(is_span).map(|event| event.name());
+            let names: Vec<_> = events.iter().filter(is_span).map(|event| event.name()).collect();
+            if names.is_empty() {
+                return Err("the trace has no span at all; record some, or set `optional`".to_owned());
+            }
             let nearest = nearest_names(pattern.as_str(), names);
             return Err(format!("no span named `{}`; nearest: {nearest}", printable(pattern.as_str())));
         }

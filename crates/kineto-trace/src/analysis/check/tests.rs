@@ -377,7 +377,7 @@ fn rule_that_matches_nothing_fails_unless_optional() {
         (&host, Rule::new(Figure::Kernels).of("gemm").at_most(count(0)), "the trace has no device work"),
         (&host, Rule::new(Figure::Busy).at_least(Quantity::Percent(1.0)), "the trace has no device work"),
         (&host, Rule::new(Figure::UnlinkedWork).at_most(count(0)), "the trace has no device work"),
-        (&empty, Rule::new(Figure::Spans).of("retry").at_most(count(0)), "no span named `retry`; nearest: nothing"),
+        (&empty, Rule::new(Figure::Spans).of("retry").at_most(count(0)), "the trace has no span at all; record some"),
         (
             &empty,
             Rule::new(Figure::PathPlace(PathPlace::Wait)).at_most(Quantity::Percent(1.0)),
@@ -417,7 +417,11 @@ fn rules_that_do_not_fit_are_invalid() {
         (Rule::new(Figure::Busy).at_least(percent(150.0)), "`min` is more than 100 %"),
         (Rule::new(Figure::Busy).at_least(percent(120.0)).at_most(percent(150.0)), "`min` is more than 100 %"),
         (Rule::new(Figure::Spans).at_most(Quantity::Count(1)), "`spans` needs a name"),
-        (Rule::new(Figure::Busy).of("a").at_least(percent(1.0)), "`busy` is the same for all names"),
+        (Rule::new(Figure::Busy).of("a").at_least(percent(1.0)), "`busy` is the same for all names; remove `of`"),
+        (
+            Rule::new(Figure::Launches).of("a").at_most(Quantity::Count(1)),
+            "`launches` is the same for all names; remove `of`, or use `calls`",
+        ),
         (duration().of("a").each("b").at_most(Duration::ZERO), "`duration.max` has one value for all spans"),
         (Rule::new(Figure::Idle).within("b").at_most(Duration::ZERO), "`idle` has a value for each span"),
         (Rule::new(Figure::Losses).each("b").at_most(Quantity::Count(0)), "`losses` has one value for a trace"),
@@ -426,6 +430,8 @@ fn rules_that_do_not_fit_are_invalid() {
         assert_eq!(outcome.status, RuleStatus::Invalid, "{outcome}");
         assert!(outcome.message.as_ref().unwrap().starts_with(why), "{outcome}");
         assert_eq!(rule.validate().unwrap_err().to_string(), outcome.message.unwrap());
+        let is_missing = why.contains("no limit") || why.contains("needs a name");
+        assert_eq!(rule.faulty_key().is_none(), is_missing, "{why}");
     }
     assert!(duration().of("a").at_most(Duration::ZERO).validate().is_ok());
     let spread = Rule::new(Figure::Duration(Statistic::Spread)).of("a");

@@ -4,6 +4,7 @@ use super::path::find_dominated_path;
 use super::screen::truncate_name;
 use super::{StepFigures, Summary};
 use crate::analysis::averages::{Average, format_time};
+use crate::analysis::percentile::percentile;
 use std::cmp::Reverse;
 
 /// A problem that costs time and can be fixed.
@@ -267,8 +268,11 @@ fn find_uneven_steps(summary: &Summary) -> Option<Finding> {
     const MIN_PERCENT_OVER: u64 = 50;
 
     let mut steps: Vec<&StepFigures> = summary.steps.iter().collect();
+    if steps.len() < MIN_COUNT {
+        return None;
+    }
     steps.sort_by_key(|step| step.ns_with_device());
-    let median = steps.get(steps.len() / 2).filter(|_| steps.len() >= MIN_COUNT)?.ns_with_device();
+    let median = percentile(&steps.iter().map(|step| step.ns_with_device()).collect::<Vec<_>>(), 500);
     let is_long = |step: &&&StepFigures| step.ns_with_device() > median + median * MIN_PERCENT_OVER / 100;
     let long: Vec<_> = steps.iter().rev().filter(is_long).collect();
     let longest = long.first()?;

@@ -143,8 +143,10 @@ pub(super) fn collective_figures(work: &[Work<'_>]) -> Vec<CollectiveFigures> {
 }
 
 fn collective_kind(event: &Event<'_>) -> &'static str {
-    const KINDS: [(&str, &str); 13] = [
+    const KINDS: [(&str, &str); 14] = [
         ("allreduce", "AllReduce"),
+        // vLLM's all-reduce.
+        ("crossdevicereduce", "AllReduce"),
         ("reducescatter", "ReduceScatter"),
         ("allgather", "AllGather"),
         ("alltoall", "AllToAll"),

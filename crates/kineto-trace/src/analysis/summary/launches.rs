@@ -1,6 +1,7 @@
 //! Launch delays and queue lengths.
 
 use super::work::{StreamId, Work};
+use crate::analysis::percentile::percentile;
 
 /// Durations of launches and delays of work, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,16 +67,10 @@ impl LaunchFigures {
         figures.mean_latency_ns = latency_sum as f64 / count;
         figures.mean_call_ns = call_sum as f64 / count;
         figures.max_delay_ns = delays.last().copied().unwrap_or(0);
-        figures.p50_delay_ns = percentile(&delays, 50);
-        figures.p95_delay_ns = percentile(&delays, 95);
+        figures.p50_delay_ns = percentile(&delays, 500);
+        figures.p95_delay_ns = percentile(&delays, 950);
         figures
     }
-}
-
-/// Returns a percentile of sorted values, by nearest rank; 0 for an empty list.
-fn percentile(sorted: &[u64], percent: usize) -> u64 {
-    let rank = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(rank).copied().unwrap_or(0)
 }
 
 /// The number of launches of one stream that were waiting to run, over time.

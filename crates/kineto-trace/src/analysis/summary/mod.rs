@@ -43,6 +43,7 @@ pub use work::{StreamId, WorkClass};
 use super::averages::KeyAverages;
 use super::both::compute_both;
 use super::events::{Event, Events, FileFigures, Note, StringId};
+use super::percentile::percentile;
 use super::read::{Json, JsonValue};
 use super::relations::{Attribution, AttributionCounts, Forest, Nesting};
 use crate::activity::ActivityType;
@@ -224,6 +225,13 @@ impl Summary {
             notes: events.notes().collect(),
             file: events.file,
         }
+    }
+
+    /// Returns the median duration of the steps on the host, by nearest rank, in nanoseconds; `None` without steps.
+    pub fn median_step_ns(&self) -> Option<u64> {
+        let mut durations: Vec<u64> = self.steps.iter().map(|step| step.ns).collect();
+        durations.sort_unstable();
+        (!durations.is_empty()).then(|| percentile(&durations, 500))
     }
 
     /// Returns all figures as a JSON object; times are in microseconds with three decimals.

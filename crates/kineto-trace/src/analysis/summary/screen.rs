@@ -62,11 +62,8 @@ impl<'s> Screen<'s> {
             parts.push(count_with_noun(summary.devices, "device"));
             parts.push(count_with_noun(summary.stream_idle.len() as u64, "stream"));
         }
-        if !summary.steps.is_empty() {
-            let mut times: Vec<u64> = summary.steps.iter().map(|step| step.ns).collect();
-            times.sort_unstable();
-            let median = times.get(times.len() / 2).copied().unwrap_or(0);
-            parts.push(format!("{} of {}", count_with_noun(times.len() as u64, "step"), format_ns(median)));
+        if let Some(median) = summary.median_step_ns() {
+            parts.push(format!("{} of {}", count_with_noun(summary.steps.len() as u64, "step"), format_ns(median)));
         }
         filled_lines(&parts, "   ", self.width).iter().try_for_each(|line| writeln!(f, "{line}"))?;
         let skipped =
@@ -116,7 +113,8 @@ impl<'s> Screen<'s> {
         self.write_heading(f, "What to do next")?;
         let findings = self.summary.findings();
         if findings.is_empty() {
-            return writeln!(f, "  No problem was found.");
+            let is_empty = self.summary.slices == 0;
+            return writeln!(f, "  {}", if is_empty { "There is no slice." } else { "No problem was found." });
         }
         for (number, finding) in (1..).zip(&findings) {
             let mut text = format!("{} {}", finding.title, finding.evidence);

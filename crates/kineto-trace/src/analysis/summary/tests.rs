@@ -34,9 +34,13 @@ impl TraceText {
         )
     }
 
-    fn summary(&self) -> Summary {
+    fn events(&self) -> Events {
         let text = format!("{{\"traceEvents\": [{}]}}", self.0.trim_end_matches(','));
-        Events::from_reader(text.as_bytes()).unwrap().summary()
+        Events::from_reader(text.as_bytes()).unwrap()
+    }
+
+    fn summary(&self) -> Summary {
+        self.events().summary()
     }
 
     fn titles(&self) -> Vec<String> {
@@ -227,7 +231,7 @@ fn uneven_steps_are_found() {
 fn empty_trace_has_a_summary() {
     let summary = TraceText::default().summary();
     assert_eq!((summary.slices, summary.occupation.clone(), summary.span_ns), (0, None, 0));
-    assert!(summary.screen().to_string().contains("No problem was found"));
+    assert!(summary.screen().to_string().contains("There is no slice."));
     let json: serde_json::Value = serde_json::from_str(&summary.to_json()).unwrap();
     assert!(json["temporal"].is_null() && json["overlap_pct"].is_null());
 }
@@ -259,4 +263,42 @@ fn lines_fit_the_width_and_hide_control_characters() {
         assert!(longest <= width && !text.contains('\u{1b}'), "{longest} > {width}:\n{text}");
     }
     assert!(summary.screen().color(true).to_string().contains("\u{1b}[1mWhat to do next\u{1b}[0m"));
+}
+
+#[test]
+fn median_is_the_same_in_summary_and_check() {
+    use crate::analysis::check::{Figure, Quantity, Rule, Rules, Statistic};
+
+    let steps = TraceText::default().add("user_annotation", "ProfilerStep#1", (1, 1), (0, 100), "").add(
+        "user_annotation",
+        "ProfilerStep#2",
+        (1, 1),
+        (100, 1000),
+        "",
+    );
+    let summary = steps.summary();
+    assert_eq!((summary.median_step_ns(), TraceText::default().summary().median_step_ns()), (Some(100_000), None));
+    assert!(summary.screen().to_string().contains("2 steps of 100.000us"), "{}", summary.screen());
+    let rule = Rule::new(Figure::Duration(Statistic::P50)).of("ProfilerStep#*").at_most(Quantity::Nanoseconds(0));
+    let report = Rules::new().with(rule).check(&steps.events());
+    assert_eq!(report.outcomes()[0].found, Some(Quantity::Nanoseconds(100_000)));
+}
+
+#[test]
+fn all_reduces_of_other_libraries_are_communication() {
+    for name in [
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, int)",
+        "cross_device_reduce_2stage",
+        "void c10d::symmetric_memory::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+        "multimem_one_shot_all_reduce_kernel",
+        "one_shot_all_reduce_kernel",
+        "two_shot_all_reduce_kernel_inplace",
+    ] {
+        let summary = TraceText::default().kernel(1, name, (0, 10), (20, 120)).summary();
+        assert_eq!(summary.kernels[0].class, WorkClass::Communication, "{name}");
+        assert_eq!(summary.collectives[0].kind, "AllReduce", "{name}");
+    }
+    let other = TraceText::default().kernel(1, "reduce_kernel", (0, 10), (20, 120)).events();
+    let classes: Vec<_> = other.iter().map(|event| WorkClass::of(&event)).collect();
+    assert_eq!(classes, [None, Some(WorkClass::Compute)]);
 }

@@ -9,7 +9,8 @@ use crate::time::Timestamp;
 /// The class of device work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkClass {
-    /// Communication between devices: NCCL, RCCL and similar, or work with a `Collective name`.
+    /// Communication between devices: NCCL, RCCL and similar, all-reduces of vLLM and of PyTorch's symmetric memory, or work with a
+    /// `Collective name`.
     Communication,
     /// Any other kernel.
     Compute,
@@ -30,7 +31,12 @@ impl WorkClass {
         }
     }
 
-    fn from_event(event: &Event<'_>) -> WorkClass {
+    /// Returns the class of device work; `None` for any other event.
+    pub fn of(event: &Event<'_>) -> Option<WorkClass> {
+        event.is_device_work().then(|| WorkClass::from_work(event))
+    }
+
+    fn from_work(event: &Event<'_>) -> WorkClass {
         const MEMORY: [&str; 5] = ["Memcpy", "hipMemcpy", "Memset", "hipMemset", "dma"];
         const WAIT: [&str; 4] = ["event_wait", "event_record", "wait", "signal"];
 
@@ -50,11 +56,20 @@ impl WorkClass {
 
 fn is_communication(name: &str) -> bool {
     const PREFIXES: [&str; 6] = ["nccl", "rccl", "oneccl", "hccl", "msccl", "nvshmem"];
+    /// Kernels of C++ have a return type and namespaces before their name. The last four are vLLM's and those of symmetric memory.
+    const PARTS: [&str; 6] = [
+        "nccldevkernel",
+        "ncclkernel",
+        "cross_device_reduce_",
+        "multimem_all_reduce",
+        "one_shot_all_reduce",
+        "two_shot_all_reduce",
+    ];
 
     let has_prefix = |prefix: &&str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     PREFIXES.iter().any(has_prefix) || {
         let name = name.to_ascii_lowercase();
-        name.contains("nccldevkernel") || name.contains("ncclkernel")
+        PARTS.iter().any(|part| name.contains(part))
     }
 }
 
@@ -122,7 +137,7 @@ impl<'e> Devices<'e> {
                 streams.push(stream.clone());
                 streams.len() - 1
             });
-            work.push(Work { event, class: WorkClass::from_event(&event), launch: attribution.launch(event), stream });
+            work.push(Work { event, class: WorkClass::from_work(&event), launch: attribution.launch(event), stream });
         }
         Devices { work, streams }
     }
