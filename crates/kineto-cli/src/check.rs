@@ -41,7 +41,7 @@ pub(crate) struct CheckArguments {
     /// The file of rules.
     #[arg(required_unless_present = "figures", value_name = "RULES.toml")]
     rules: Option<PathBuf>,
-    /// The trace files, or folders of them.
+    /// The trace files, or folders of them; subfolders are not read.
     #[arg(required_unless_present = "figures", value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Prints one JSON object for each trace, a line each; times are microseconds.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// Prints where the time of a trace went: devices, idle time and its causes, steps, operations, kernels.
 ///
 /// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input; of a folder, each
-/// trace in it is read. Several traces are read at once, and end with one line for each.
+/// trace in it is read, but none in its subfolders. Several traces are read at once, and end with one line for each.
 ///
 /// Exit status: 0 if all traces were read, 1 if one was not, 2 if the arguments are wrong.
 #[derive(clap::Args, Debug)]
@@ -51,6 +51,9 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let summarize = |path: &Path| arguments.part.read_events(path).map(|events| events.summary());
     for_each_trace(&traces, summarize, |path, summary| match summary {
         Ok(summary) => {
+            if summary.slices == 0 {
+                print_error(&arguments.part.empty_warning(path));
+            }
             let separator = if lines.is_empty() || is_data { "" } else { "\n" };
             print_text(&format!("{separator}{}", format_summary(path, &summary, lines.is_empty(), arguments)));
             lines.push(RankLine::new(path, &summary));

@@ -76,6 +76,15 @@ impl EventSelection {
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
+    /// Returns a warning that no slice of a trace is selected.
+    pub(crate) fn empty_warning(&self, path: &Path) -> String {
+        let path = path.display();
+        match self.description() {
+            part if part.is_empty() => format!("{path}: the trace has no slice; record spans or device work"),
+            part => format!("{path}: no slice matches the selection ({part}); change it"),
+        }
+    }
+
     fn event_filter(&self, start: Timestamp) -> EventFilter {
         let mut filter = EventFilter::new();
         if self.from.is_some() || self.to.is_some() {
@@ -97,7 +106,14 @@ fn add_millis(start: Timestamp, ms: f64) -> Timestamp {
 }
 
 /// Reads a trace; `-` is the standard input. A terminal shows the progress.
+///
+/// # Errors
+/// If it cannot be read. A folder has no traces then.
 pub(crate) fn read_events(path: &Path, partial: bool) -> Result<Events, Error> {
+    if path.is_dir() {
+        let why = io::Error::other("the folder has no trace (*.json, *.pftrace, each also with .gz)");
+        return Err(Error::from_io("read", path, why, "write one there, or name a subfolder: these are not read"));
+    }
     let is_shown = io::stderr().is_terminal();
     let mut options = ReadOptions::new().partial(partial);
     if is_shown {
@@ -111,7 +127,8 @@ pub(crate) fn read_events(path: &Path, partial: bool) -> Result<Events, Error> {
     events
 }
 
-/// Returns the traces of a folder in order of their names; of any other path, the path.
+/// Returns the traces of a folder, without those in its subfolders, in order of their names: rank2 comes before rank10. Of any other
+/// path, returns the path.
 ///
 /// A folder without traces is returned itself: reading it gives the error.
 pub(crate) fn trace_files(path: &Path) -> Vec<PathBuf> {
@@ -121,9 +138,24 @@ pub(crate) fn trace_files(path: &Path) -> Vec<PathBuf> {
         [".json", ".pftrace", ".perfetto-trace"].iter().any(|end| name.ends_with(end))
     };
     let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut files: Vec<_> = entries.filter(is_trace).collect();
-    files.sort();
+    let mut files: Vec<_> = entries.filter(|path| is_trace(path) && !path.is_dir()).collect();
+    files.sort_by_cached_key(|path| (numbers_apart(&path.to_string_lossy()), path.clone()));
     if files.is_empty() { vec![path.to_owned()] } else { files }
+}
+
+/// Splits a name into texts, each with the number that follows it, so that names compare by numbers: its digits and how many they are.
+fn numbers_apart(name: &str) -> Vec<(String, usize, String)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let (text, numbered) = rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+        let end = numbered.find(|c: char| !c.is_ascii_digit()).unwrap_or(numbered.len());
+        let (number, after) = numbered.split_at(end);
+        let digits = number.trim_start_matches('0');
+        parts.push((text.to_owned(), digits.len(), digits.to_owned()));
+        rest = after;
+    }
+    parts
 }
 
 /// Reads traces on all cores, and calls `each` with the results in the order of the traces.
@@ -181,4 +213,23 @@ fn show_progress(name: &str, bytes: u64, elapsed: Duration) {
 
 fn erase_line() {
     let _ = write!(io::stderr().lock(), "\r\x1b[K");
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_list_traces_by_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["a1.json", "rank01.json", "rank2.json.gz", "rank2b.json", "rank10.pftrace", "rank11.json"];
+        for name in names.iter().rev().chain(&["notes.txt"]) {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("rank3.json")).unwrap();
+        let found = trace_files(folder.path());
+        let found: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(found, names);
+    }
 }

@@ -1,7 +1,7 @@
 //! The data of a page: figures of the summary, the timeline as columns, and series, as JSON of limited size.
 
 use super::page::escape_json;
-use kineto_trace::analysis::summary::{CounterSeries, Utilization};
+use kineto_trace::analysis::summary::{CounterSeries, Utilization, WorkClass};
 use kineto_trace::analysis::timeline::{Timeline, TimelineLimits};
 use kineto_trace::analysis::{Diff, Event, Events, Summary, TrackId};
 use serde_json::{Map, Value, json};
@@ -22,19 +22,34 @@ struct Cuts {
     rows: usize,
 }
 
-/// Returns the data of a page in at most about `budget` bytes; traces that do not fit are counted.
+/// Returns the data of a page in at most about `budget` bytes; traces that do not fit are counted, but not the `longest`.
 ///
-/// `diff` is the comparison of its traces, or "null".
-pub(super) fn report_data(traces: &[String], diff: &str, budget: usize) -> String {
-    let mut left = budget.saturating_sub(diff.len());
-    let fitting = traces.iter().take_while(|trace| {
+/// `unread` are the names of traces that are missing. `diff` is the comparison of its traces, or "null".
+pub(super) fn report_data(
+    traces: &[String],
+    longest: Option<usize>,
+    unread: &[String],
+    diff: &str,
+    budget: usize,
+) -> String {
+    const MAX_UNREAD: usize = 20;
+
+    let names: Vec<_> = unread.iter().take(MAX_UNREAD).map(|name| shorten_or_same(name)).collect();
+    let unread = escape_json(&json!({ "names": names, "more": unread.len() - names.len() }).to_string());
+    let size_of_longest = longest.and_then(|longest| traces.get(longest)).map_or(0, String::len);
+    let mut left = budget.saturating_sub(diff.len() + unread.len() + size_of_longest);
+    let fitting = traces.iter().enumerate().filter(|(index, trace)| {
+        let is_longest = Some(*index) == longest;
         let fits = trace.len() < left;
-        left = left.saturating_sub(trace.len() + 1);
-        fits
+        if !is_longest {
+            // The first are listed: none follows one that does not fit.
+            left = if fits { left - trace.len() - 1 } else { 0 };
+        }
+        fits || is_longest
     });
-    let listed: Vec<&str> = fitting.map(String::as_str).collect();
+    let listed: Vec<&str> = fitting.map(|(_, trace)| trace.as_str()).collect();
     format!(
-        r#"{{"schema":"kineto-report/1","version":"{}","left_out":{},"traces":[{}],"diff":{diff}}}"#,
+        r#"{{"schema":"kineto-report/1","version":"{}","left_out":{},"unread":{unread},"traces":[{}],"diff":{diff}}}"#,
         env!("CARGO_PKG_VERSION"),
         traces.len() - listed.len(),
         listed.join(",")
@@ -144,9 +159,9 @@ fn rest_text(events: &Events, summary: &Summary, about: &Value, budget: usize) -
 fn steps_json(summary: &Summary) -> Value {
     let mut durations: Vec<u64> = summary.steps.iter().map(|step| step.ns).collect();
     durations.sort_unstable();
-    let at = |index: usize| durations.get(index).map(|ns| ns_to_micros(*ns));
-    let (middle, last) = (durations.len() / 2, durations.len().saturating_sub(1));
-    json!({ "count": durations.len(), "min": at(0), "median": at(middle), "max": at(last) })
+    let micros = |ns: Option<&u64>| ns.map(|ns| ns_to_micros(*ns));
+    let median = summary.median_step_ns();
+    json!({ "count": durations.len(), "min": micros(durations.first()), "median": micros(median.as_ref()), "max": micros(durations.last()) })
 }
 
 /// Returns the timeline and the arguments of its slices as JSON of at most `budget` bytes.
@@ -291,6 +306,7 @@ fn timeline_json(events: &Events, timeline: &Timeline) -> Value {
                 "dur": listed().map(|(_, event)| event.duration_ns()).collect::<Vec<_>>(),
                 "text": listed().map(|(_, event)| names.number(event.name())).collect::<Vec<_>>(),
                 "cat": listed().map(|(_, event)| categories.number(event.category())).collect::<Vec<_>>(),
+                "kind": listed().map(|(_, event)| slice_kind(&event, row.is_device)).collect::<Vec<_>>(),
                 "level": listed().map(|(slice, _)| slice.level).collect::<Vec<_>>(),
                 "parent": listed().map(|(slice, _)| number(slice.parent)).collect::<Vec<_>>(),
                 "launch": if row.is_device { listed().map(|(slice, _)| number(slice.launch)).collect::<Vec<_>>() } else { Vec::new() },
@@ -302,6 +318,20 @@ fn timeline_json(events: &Events, timeline: &Timeline) -> Value {
         "span_ns": timeline.span_ns, "cell_ns": timeline.cell_ns, "rows": rows, "names": names.texts,
         "cats": categories.texts,
     })
+}
+
+/// Returns the number by which the timeline colors a slice: 0 compute, 1 communication, 2 copies and fills, 3 calls, 4 annotations and
+/// waits of devices, 5 other slices.
+fn slice_kind(event: &Event<'_>, is_on_device: bool) -> u8 {
+    match WorkClass::of(event) {
+        Some(WorkClass::Compute) => 0,
+        Some(WorkClass::Communication) => 1,
+        Some(WorkClass::Memory) => 2,
+        Some(WorkClass::Wait) => 4,
+        None if is_on_device || event.category().ends_with("annotation") => 4,
+        None if event.is_call() => 3,
+        None => 5,
+    }
 }
 
 fn shorten_or_same(text: &str) -> String {

@@ -5,7 +5,8 @@ mod page;
 
 use crate::trace_file::{EventSelection, trace_files};
 use crate::{print_error, print_text};
-use kineto_trace::analysis::{Diff, TraceProfile};
+use kineto_trace::analysis::{Diff, Events, TraceProfile};
+use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{self, Error, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -24,10 +25,10 @@ use std::process::ExitCode;
     kineto report traces/rank*.json.gz -o ranks.html\n  \
     kineto report --diff main.json.gz branch.json.gz -o change.html")]
 pub(crate) struct ReportArguments {
-    /// The trace files, or folders of them; `-` is the standard input.
+    /// The trace files, or folders of them without subfolders; `-` is the standard input.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// The file to write; by default the trace's name with `.html`, for several traces `report.html`.
+    /// The file to write, `-` for the standard output; by default the trace's name with `.html`, for several traces `report.html`.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Compares the second trace or folder (B) with the first (A), as `kineto diff` does.
@@ -55,20 +56,26 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
     let sides: Vec<Vec<PathBuf>> = arguments.traces.iter().map(|path| trace_files(path)).collect();
     let traces = sides.concat();
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&traces));
-    if let Err(error) = check_output(&output, &traces) {
+    let is_piped = output.as_os_str() == "-";
+    if let Some(error) = (!is_piped).then(|| check_output(&output, &traces).err()).flatten() {
         return print_error(&format_args!("cannot write {}: {error}", output.display()));
     }
     let data = PageData::read(arguments, &sides, traces.len());
-    let status = if data.is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    if data.sections.is_empty() || (arguments.diff && !data.is_complete) {
+    let is_complete = data.unread.is_empty();
+    let status = if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if data.sections.is_empty() || (arguments.diff && !is_complete) {
         return status;
     }
-    let title = match (traces.as_slice(), arguments.traces.as_slice()) {
+    let title = match (data.sections.as_slice(), arguments.traces.as_slice()) {
         (_, [a, b]) if arguments.diff => format!("{} and {}", data::file_name(a), data::file_name(b)),
-        ([only], _) => data::file_name(only),
+        ([only], _) => data::file_name(&only.path),
         (all, _) => format!("{} traces", all.len()),
     };
     let page = page::render_page(&title, &data.into_json(arguments));
+    if is_piped {
+        print_text(&page);
+        return status;
+    }
     match write_file(&output, &page) {
         Ok(()) => {
             print_text(&format!("{}: {}\n", output.display(), format_size(page.len())));
@@ -81,26 +88,35 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
 /// The parts of a page.
 #[derive(Debug, Default)]
 struct PageData {
-    /// The data of each trace.
-    sections: Vec<String>,
+    sections: Vec<TraceSection>,
     /// The traces of A and B, if they are compared.
     profiles: [Vec<TraceProfile>; 2],
-    /// Whether all traces were read.
-    is_complete: bool,
+    /// The names of the traces that could not be read.
+    unread: Vec<String>,
+}
+
+/// The part of a page on one trace.
+#[derive(Debug)]
+struct TraceSection {
+    path: PathBuf,
+    side: usize,
+    span_ns: u64,
+    has_details: bool,
+    /// JSON.
+    data: String,
 }
 
 impl PageData {
     /// Reads the traces, one by one. Prints the errors of those that cannot be read.
     fn read(arguments: &ReportArguments, sides: &[Vec<PathBuf>], traces: usize) -> PageData {
-        /// With more traces, only the first half of this number has details; the list of all has half of the data.
+        /// With more traces, only the first half of this number has details, and the longest; the list of all has half of the data.
         const MAX_DETAILED: usize = 60;
 
         let all_sides = if arguments.diff { 2 } else { 1 };
         let detailed = if traces > MAX_DETAILED { MAX_DETAILED / 2 / all_sides } else { traces };
         let max_bytes = MAX_DATA_BYTES - if arguments.diff { MAX_DIFF_BYTES } else { 0 };
         let budget = max_bytes / traces.clamp(1, MAX_DETAILED);
-        let part = arguments.part.description();
-        let mut data = PageData { is_complete: true, ..PageData::default() };
+        let mut data = PageData::default();
         let paths = sides
             .iter()
             .enumerate()
@@ -110,27 +126,72 @@ impl PageData {
                 Ok(events) => events,
                 Err(error) => {
                     print_error(&error);
-                    data.is_complete = false;
+                    data.unread.push(data::file_name(path));
                     continue;
                 }
             };
+            let budget = ((if arguments.diff { place } else { index }) < detailed).then_some(budget);
+            data.sections.push(TraceSection::new(arguments, path, side, &events, budget));
             let profiles = data.profiles.get_mut(side).filter(|_| arguments.diff);
-            let name = if profiles.is_none() { "" } else { ["A", "B"].get(side).unwrap_or(&"") };
-            let details = if (if arguments.diff { place } else { index }) < detailed {
-                data::trace_data(path, &events, (name, &part), budget)
-            } else {
-                None
-            };
-            data.sections.push(details.unwrap_or_else(|| data::brief_data(path, &events, name)));
             profiles.into_iter().for_each(|profiles| profiles.push(events.profile()));
         }
+        data.add_details_of_longest(arguments, budget);
         data
+    }
+
+    /// Adds the details of the longest trace of each side. It is known only when all were read, so it is read again.
+    fn add_details_of_longest(&mut self, arguments: &ReportArguments, budget: usize) {
+        for side in 0..self.profiles.len() {
+            let Some(section) = self.longest(Some(side)).and_then(|longest| self.sections.get_mut(longest)) else {
+                continue;
+            };
+            if section.has_details || section.path.as_os_str() == "-" {
+                continue;
+            }
+            if let Ok(events) = arguments.part.read_events(&section.path) {
+                *section = TraceSection::new(arguments, &section.path, side, &events, Some(budget));
+            }
+        }
+    }
+
+    /// Returns the index of the first longest trace, of all or of a side.
+    fn longest(&self, side: Option<usize>) -> Option<usize> {
+        let of_side = self.sections.iter().enumerate().filter(|(_, trace)| side.is_none_or(|side| trace.side == side));
+        of_side.max_by_key(|(index, trace)| (trace.span_ns, Reverse(*index))).map(|(index, _)| index)
     }
 
     fn into_json(self, arguments: &ReportArguments) -> String {
         let [a, b] = &self.profiles;
         let diff = arguments.diff.then(|| data::diff_text(&Diff::between(a, b), &arguments.traces, MAX_DIFF_BYTES));
-        data::report_data(&self.sections, diff.as_deref().unwrap_or("null"), MAX_DATA_BYTES)
+        let longest = self.longest(None);
+        let sections: Vec<_> = self.sections.into_iter().map(|section| section.data).collect();
+        data::report_data(&sections, longest, &self.unread, diff.as_deref().unwrap_or("null"), MAX_DATA_BYTES)
+    }
+}
+
+impl TraceSection {
+    /// Makes the data of a trace, with details of at most `budget` bytes if there is one and they fit.
+    fn new(
+        arguments: &ReportArguments,
+        path: &Path,
+        side: usize,
+        events: &Events,
+        budget: Option<usize>,
+    ) -> TraceSection {
+        let range = events.slice_range();
+        let name = if arguments.diff { ["A", "B"].get(side).unwrap_or(&"") } else { "" };
+        let part = arguments.part.description();
+        if !events.iter().any(|event| event.is_slice()) {
+            print_error(&arguments.part.empty_warning(path));
+        }
+        let details = budget.and_then(|budget| data::trace_data(path, events, (name, &part), budget));
+        TraceSection {
+            path: path.to_owned(),
+            side,
+            span_ns: range.end.since(range.start),
+            has_details: details.is_some(),
+            data: details.unwrap_or_else(|| data::brief_data(path, events, name)),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests of `kineto report`: the page's data, its size, and hostile traces.
 
-use super::{TRACE, run, traces};
+use super::{TRACE, command, run, texts, traces};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -172,6 +172,8 @@ fn slowest_step_is_listed_when_steps_are_cut() {
     let data = data(&page(&trace, &[]));
     let trace = &data["traces"][0];
     assert_eq!(trace["rest"]["steps"], json!({"count": 6000, "min": 50.0, "median": 50.0, "max": 90.0}));
+    let (out, _, _) = run(&["summary", folder.path().join("steps.json").to_str().unwrap()]);
+    assert!(out.contains("6000 steps of 50.000us"), "{out}");
     let listed = trace["summary"]["steps"].as_array().unwrap();
     assert!(listed.len() < 6000 && trace["cut"] == true);
     assert!(listed.iter().any(|step| step["n"] == 5500 && step["dur"].as_f64() == Some(90.0)), "{:?}", listed.last());
@@ -253,7 +255,86 @@ fn several_traces_share_a_page() {
     let ranks: Vec<_> =
         data["traces"].as_array().unwrap().iter().map(|trace| &trace["summary"]["load"]["rank"]).collect();
     assert_eq!(ranks, [&json!(0), &json!(1), &json!(2)]);
+    assert_eq!(data["unread"], json!({"names": ["rank3.json"], "more": 0}));
     assert_eq!((slice_counts(&data), &data["traces"][2]["rest"]["part"]), ((1, 0), &json!("names with \"gemm\"")));
+}
+
+#[test]
+fn longest_trace_has_details_and_numbers_give_the_order() {
+    let folder = tempfile::tempdir().unwrap();
+    for rank in 0..70 {
+        let text = TRACE.replace("\"dur\":10", &format!("\"dur\":{}", if rank == 69 { 900 } else { 10 + rank % 7 }));
+        fs::write(folder.path().join(format!("rank{rank}.json")), text).unwrap();
+    }
+    let output = folder.path().join("ranks.html");
+    let (_, errors, status) = run(&["report", folder.path().to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let data = data(&fs::read_to_string(&output).unwrap());
+    let traces = data["traces"].as_array().unwrap();
+    let names: Vec<_> = traces.iter().map(|trace| trace["rest"]["file"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(names, (0..70).map(|rank| format!("rank{rank}.json")).collect::<Vec<_>>());
+    let detailed: Vec<_> = (0..70).filter(|rank| traces[*rank]["brief"].is_null()).collect();
+    assert_eq!(detailed, (0..30).chain([69]).collect::<Vec<_>>());
+    assert_eq!(traces[69]["summary"]["load"]["span"], 905.0);
+}
+
+#[test]
+fn page_names_traces_that_it_lacks() {
+    let (folder, whole, _) = traces();
+    let output = folder.path().join("page.html");
+    let missing = folder.path().join("missing.json");
+    let arguments = [whole.to_str().unwrap(), missing.to_str().unwrap(), "-o", output.to_str().unwrap()];
+    let (_, errors, status) = run(&[&["report"], &arguments[..]].concat());
+    assert!(status == Some(1) && errors.contains("missing.json"), "{errors}");
+    let page = fs::read_to_string(&output).unwrap();
+    assert_eq!(data(&page)["unread"], json!({"names": ["missing.json"], "more": 0}));
+    assert!(page.contains("<title>whole.json · kineto report</title>"));
+}
+
+#[test]
+fn selection_without_slices_is_a_warning() {
+    let (folder, whole, _) = traces();
+    let output = folder.path().join("page.html");
+    for command in [vec!["report", "-o", output.to_str().unwrap()], vec!["summary"]] {
+        let (_, errors, status) = run(&[&command[..], &["--name", "nomatch", whole.to_str().unwrap()]].concat());
+        let warning = "whole.json: no slice matches the selection (names with \"nomatch\"); change it\n";
+        assert!(status == Some(0) && errors.ends_with(warning) && errors.lines().count() == 1, "{errors}");
+        fs::write(folder.path().join("empty.json"), "[]").unwrap();
+        let (_, errors, status) = run(&[&command[..], &[folder.path().join("empty.json").to_str().unwrap()]].concat());
+        assert!(status == Some(0) && errors.contains("empty.json: the trace has no slice; record"), "{errors}");
+    }
+}
+
+#[test]
+fn page_goes_to_standard_output() {
+    let (folder, whole, _) = traces();
+    let mut command = command(&["report", whole.to_str().unwrap(), "-o", "-"]);
+    let (out, errors, status) = texts(command.current_dir(folder.path()).output().unwrap());
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    assert!(out.starts_with("<!doctype html>") && out.ends_with("</html>\n"), "{out:.100}");
+    assert!(!folder.path().join("-").exists());
+}
+
+#[test]
+fn timeline_colors_work_by_its_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("kinds.json");
+    let slice = |category: &str, name: &str, at: u32, args: Value| json!({"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": at, "dur": 5, "args": args});
+    let slices = [
+        slice("kernel", "gemm", 0, json!({})),
+        slice("kernel", "ncclDevKernel_AllReduce", 10, json!({})),
+        slice("kernel", "custom", 20, json!({"Collective name": "allreduce"})),
+        slice("kernel", "custom", 30, json!({})),
+        slice("gpu_memcpy", "Memcpy HtoD", 40, json!({})),
+        slice("gpu_user_annotation", "step", 50, json!({})),
+        json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaMalloc", "pid": 1, "tid": 1, "ts": 60, "dur": 1}),
+        json!({"ph": "X", "cat": "user_annotation", "name": "step", "pid": 1, "tid": 1, "ts": 70, "dur": 1}),
+        json!({"ph": "X", "cat": "cpu_op", "name": "train", "pid": 1, "tid": 1, "ts": 80, "dur": 1}),
+    ];
+    fs::write(&trace, json!(slices).to_string()).unwrap();
+    let data = data(&page(&trace, &[]));
+    let kinds = |row: usize| data["traces"][0]["timeline"]["rows"][row]["kind"].clone();
+    assert_eq!((kinds(0), kinds(1)), (json!([0, 1, 1, 0, 2, 4]), json!([3, 4, 5])));
 }
 
 #[test]
