@@ -89,7 +89,29 @@ function number(value) {
   return Math.abs(value) >= 1e9 ? value.toExponential(3) : digits(value);
 }
 
+// Lets the keyboard reach what is cut: parts that are wider than the page scroll, and rows with long names open.
+const watcher = new ResizeObserver((entries) => entries.forEach((entry) => tend(entry.target)));
+
+function tend(part) {
+  const isWide = part.scrollWidth > part.clientWidth + 1 || part.scrollHeight > part.clientHeight + 1;
+  for (const [key, value] of [["tabindex", 0], ["role", "region"], ["aria-label", part.dataset.label]]) isWide ? part.setAttribute(key, value) : part.removeAttribute(key);
+  for (const name of part.querySelectorAll(".name code")) {
+    // An open name is cut as soon as the pointer or the keyboard leaves it.
+    if (name.closest("tr").matches(":hover, :focus-within")) continue;
+    if (name.scrollHeight > name.clientHeight + 1) name.setAttribute("tabindex", 0);
+    else name.removeAttribute("tabindex");
+  }
+}
+
+// Returns a part of the page that scrolls sideways if the page is too narrow for it.
+function scrolling(kind, label, ...children) {
+  const part = make("div", { class: kind, "data-label": label }, children);
+  watcher.observe(part);
+  return part;
+}
+
 // Returns a table. Columns: { title, value(row), show(row) or value, numeric, name, bar, action }. The first column heads its row.
+// `options.sorted` is the title of the column by which it is sorted first.
 function table(caption, columns, rows, options = {}) {
   const body = make("tbody");
   const element = make("table", { class: options.class }, make("caption", null, caption));
@@ -107,10 +129,11 @@ function table(caption, columns, rows, options = {}) {
     const isDown = header.getAttribute("aria-sort") !== "descending" ? column.numeric || header.getAttribute("aria-sort") === "ascending" : false;
     for (const other of head.children) other.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", isDown ? "descending" : "ascending");
-    const order = (a, b) => (column.numeric ? column.value(a) - column.value(b) || 0 : String(column.value(a)).localeCompare(String(column.value(b))));
+    const order = (a, b) => (column.numeric ? column.value(a) - column.value(b) || 0 : String(column.value(a)).localeCompare(String(column.value(b)), "en", { numeric: true }));
     // Unknown numbers follow the known ones in both directions.
     const isUnknown = (row) => column.numeric && Number.isNaN(column.value(row));
     fillBody([...rows].sort((a, b) => isUnknown(a) - isUnknown(b) || (isDown ? -order(a, b) : order(a, b))));
+    tend(part);
   };
   columns.forEach((column) => {
     const header = make("th", { scope: "col", class: column.numeric ? "n" : null });
@@ -121,7 +144,10 @@ function table(caption, columns, rows, options = {}) {
   });
   fillBody(rows);
   element.append(make("thead", null, head), body);
-  const parts = [rows.length > 14 ? make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, element) : element];
+  const part = scrolling(rows.length > 14 ? "scroll tall" : "scroll", caption, element);
+  const sorted = columns.findIndex((column) => column.title === options.sorted);
+  if (sorted >= 0) sortBy(columns[sorted], head.children[sorted]);
+  const parts = [part];
   if (options.csv) parts.push(make("div", { class: "bar-of-tools" }, csvButton(options.csv, caption, columns, rows)));
   return make("div", null, parts);
 }

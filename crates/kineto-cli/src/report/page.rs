@@ -11,8 +11,9 @@ const GENERATOR: &str = r#"<meta name="generator" content="kineto report">"#;
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("report.css");
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("format.js"),
+    include_str!("range.js"),
     include_str!("timeline.js"),
     include_str!("sections.js"),
     include_str!("diff.js"),

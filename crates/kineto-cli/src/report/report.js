@@ -24,8 +24,9 @@ function sectionOf(trace, index, heading) {
 // `leftOut` is the number of traces that are not listed.
 function ranksOf(traces, leftOut) {
   const brief = traces.filter((trace) => trace.brief).length;
-  const lead = [brief ? `The details of ${plural(brief, "trace")} are left out to keep this page small; a page of fewer traces has them.` : "", leftOut ? `${plural(leftOut, "more trace")} did not fit.` : ""].join(" ").trim();
   const longest = traces.reduce((worst, trace) => (trace.summary.load.span > worst.summary.load.span ? trace : worst));
+  const nameOf = (trace) => (trace.rest.side ? `${trace.rest.side}: ${trace.rest.file}` : trace.rest.file);
+  const lead = [traces.length > 1 ? `The longest is ${nameOf(longest)}: ${time(longest.summary.load.span)}.` : "", brief ? `The details of ${plural(brief, "trace")} are left out to keep this page small; a page of fewer traces has them.` : "", leftOut ? `${plural(leftOut, "more trace")} did not fit.` : ""].join(" ").trim();
   const share = (title, key) => ({ title, csv: `${key}_us`, numeric: true, value: (row) => row.summary.temporal?.[key] ?? NaN, show: (row) => (row.summary.temporal ? percent(row.summary.temporal[key], row.summary.temporal.window) : "–") });
   const columns = [
     { title: "trace", name: true, value: (row) => row.rest.file, show: (row) => make("span", null, row.rest.side ? `${row.rest.side}: ` : null, row.brief ? row.rest.file : make("a", { href: `#t${row.index}-top` }, row.rest.file), row === longest ? make("span", { class: "tag" }, "longest") : null) },
@@ -34,7 +35,25 @@ function ranksOf(traces, leftOut) {
     { title: "span", csv: "span_us", numeric: true, value: (row) => row.summary.load.span, show: (row) => time(row.summary.load.span) },
     share("busy", "busy"), share("compute", "compute"), share("exposed communication", "exposed_comm"), share("idle", "idle"),
   ];
-  return card("ranks", "Traces", lead || null, table(`${plural(traces.length, "trace")} side by side`, columns, traces, { sortable: true, csv: "traces", mark: (row) => row === longest }));
+  return card("ranks", "Traces", lead || null, table(`${plural(traces.length, "trace")} side by side`, columns, traces, { sortable: true, sorted: "span", csv: "traces", mark: (row) => row === longest }));
+}
+
+// Returns the links at the top of the page: to the sections of a single trace, else to traces and their comparison.
+function linksOf(traces) {
+  const most = 6;
+  const shortName = ({ rest }) => {
+    const stem = rest.file.replace(/(\.pt)?(\.trace)?\.(json|pftrace|perfetto-trace)(\.gz)?$/, "");
+    return (rest.side ? `${rest.side}: ` : "") + (stem.length > 24 ? `${stem.slice(0, 23)}…` : stem);
+  };
+  if (traces.length === 1) return SECTIONS.map(([id, text]) => [`t0-${id}`, text]);
+  const detailed = traces.filter((trace) => !trace.brief).sort((a, b) => b.summary.load.span - a.summary.load.span).slice(0, most);
+  const links = detailed.sort((a, b) => a.index - b.index).map((trace) => [`t${trace.index}-top`, shortName(trace)]);
+  return [["diff-parts", "Where it changed"], ["diff-changes", "What changed"], ["ranks", "Traces"], ...links];
+}
+
+// Names the traces that the page lacks.
+function unreadOf({ names, more }) {
+  return names.length ? make("p", { class: "notice", role: "note" }, `Not read, so not on this page: ${names.join(", ")}${more ? ` and ${count(more)} more` : ""}.`) : null;
 }
 
 function setTheme(theme) {
@@ -65,14 +84,16 @@ function start() {
   traces.forEach((trace, index) => { trace.index = index; });
   const content = document.getElementById("content");
   const total = traces.length + data.left_out;
+  const unread = unreadOf(data.unread);
+  if (unread) content.append(unread);
   if (data.diff) {
     const [a, b] = data.diff.sides;
     content.append(make("h1", { class: "name" }, `${a} and ${b}`), diffOf(data.diff, { a, b }));
   } else if (total > 1 || traces[0].brief) content.append(make("h1", null, plural(total, "trace")));
   if (total > 1 || traces[0].brief) content.append(ranksOf(traces, data.left_out));
   traces.forEach((trace, index) => trace.brief || content.append(sectionOf(trace, index, "h1")));
-  const links = SECTIONS.filter(([id]) => document.getElementById(`t0-${id}`));
-  if (traces.length === 1) document.getElementById("sections").append(...links.map(([id, text]) => make("a", { href: `#t0-${id}` }, text)));
+  const links = linksOf(traces).filter(([id]) => document.getElementById(id));
+  document.getElementById("sections").append(...links.map(([id, text]) => make("a", { href: `#${id}` }, text)));
   document.getElementById("footer").append(make("p", null, `Made by kineto ${data.version}. Times are measured, to the nanosecond. This page is one file and loads nothing from a network.`));
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   setTheme(dark.matches ? "dark" : "light");

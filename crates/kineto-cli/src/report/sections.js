@@ -29,6 +29,7 @@ function lossesOf(trace) {
 
 function findingsOf(trace, id) {
   const { findings } = trace.rest;
+  if (!trace.summary.load.slices) return card(`${id}-findings`, "What to do next", null, make("p", null, trace.rest.part ? `No slice matches the selection: ${trace.rest.part}. Make a page with another one.` : "The trace has no slice. Record spans or device work."));
   if (!findings.length) return card(`${id}-findings`, "What to do next", null, make("p", null, "No problem was found."));
   const gain = (finding) => (finding.gain > 0 ? make("span", { class: "gain" }, `worth up to ${time(finding.gain)}`) : make("span"));
   const items = findings.map((finding) => make("li", null, make("div", null, make("strong", null, quoted(finding.title)), make("p", null, quoted(finding.evidence))), gain(finding)));
@@ -117,10 +118,15 @@ function stepChart(steps, slowest) {
     y: height - tall(step), height: tall(step),
   }, draw("title", null, `step ${step.n}: ${time(step.dur)}`)));
   const at = left + steps.indexOf(slowest) * each;
-  return draw("svg", { viewBox: `0 0 ${width} ${height + 18}`, role: "img", "aria-label": `Durations of ${plural(steps.length, "step")}; the slowest is step ${slowest.n} with ${time(slowest.dur)}` },
+  return chart({ viewBox: `0 0 ${width} ${height + 18}`, role: "img", "aria-label": `Durations of ${plural(steps.length, "step")}; the slowest is step ${slowest.n} with ${time(slowest.dur)}` },
     draw("text", { x: 0, y: 18 }, time(slowest.dur)), draw("text", { x: 0, y: height }, "0"), draw("line", { class: "grid", x1: left, x2: width, y1: height, y2: height }), bars,
     draw("text", { x: Math.min(at, width - 130), y: 12 }, `#${slowest.n} slowest`), draw("text", { x: left, y: height + 14 }, `#${steps[0].n}`),
     draw("text", { x: width - 50, y: height + 14 }, `#${steps[steps.length - 1].n}`));
+}
+
+// Returns a picture as wide as the page, but not narrower than its texts need.
+function chart(attributes, ...children) {
+  return scrolling("chart", attributes["aria-label"], draw("svg", attributes, children));
 }
 
 // Returns a button that shows a period (microseconds since the start) in the timeline.
@@ -162,7 +168,7 @@ function utilizationChart(row, title, trace) {
   const lines = [[8, "100 %"], [(height + 8) / 2, "50 %"], [height, "0 %"]].map(([y, text]) => [draw("line", { class: "grid", x1: left, x2: width, y1: y, y2: y }), draw("text", { x: 0, y: y + 4 }, text)]);
   const busy = ["compute", "comm", "memory"].flatMap((kind) => row[kind]).reduce((sum, ns) => sum + ns, 0);
   const ends = [draw("text", { x: left, y: height + 15 }, "0"), draw("text", { x: width, y: height + 15, "text-anchor": "end" }, time(trace.summary.load.span))];
-  return draw("svg", { viewBox: `0 0 ${width} ${height + 20}`, role: "img", "aria-label": `${title}: busy ${time(busy / 1e3)} of ${time(trace.summary.load.span)}` }, lines.flat(), bars, ends);
+  return chart({ viewBox: `0 0 ${width} ${height + 20}`, role: "img", "aria-label": `${title}: busy ${time(busy / 1e3)} of ${time(trace.summary.load.span)}` }, lines.flat(), bars, ends);
 }
 
 // Returns at most 24 rows: neighboring intervals are added up.

@@ -1,6 +1,8 @@
 // The timeline: tracks of slices on a canvas, with zoom, pan, search, selection and links from launches to kernels.
 
+// The width of the labels of tracks, and the most of the whole that they take.
 const GUTTER = 190;
+const GUTTER_SHARE = 0.3;
 const AXIS = 24;
 const LEVEL = 17;
 const DENSITY = 9;
@@ -14,7 +16,6 @@ const DARK = {
   compute: "#6ea8ff", comm: "#f6c177", memory: "#2f7f6e", call: "#4a3f78", mark: "#2e3745",
   inkOn: { compute: "#0d1626", other: "#e8ecf3", comm: "#241803" },
 };
-const COMMUNICATION = /^(nccl|rccl|oneccl|hccl|msccl|nvshmem)|nccldevkernel|ncclkernel/i;
 
 class Timeline {
   // `id` is unique in the page.
@@ -30,7 +31,10 @@ class Timeline {
     this.decode(data.rows);
     this.view = [0, this.span];
     this.selected = -1;
+    // Two times, of a range whose slices are added up.
+    this.range = null;
     this.matches = null;
+    this.found = "";
     this.build();
   }
 
@@ -41,6 +45,8 @@ class Timeline {
     this.dur = new Float64Array(total);
     this.text = new Int32Array(total);
     this.cat = new Int32Array(total);
+    // By slice: its color, see slice_kind in data.rs.
+    this.kind = new Int32Array(total);
     this.level = new Int32Array(total);
     this.parent = new Int32Array(total);
     this.launch = new Int32Array(total).fill(-1);
@@ -57,6 +63,7 @@ class Timeline {
         this.dur[at] = row.dur[place];
         this.text[at] = row.text[place];
         this.cat[at] = row.cat[place];
+        this.kind[at] = row.kind[place];
         this.level[at] = row.level[place];
         this.parent[at] = row.parent[place];
         this.row[at] = index;
@@ -75,15 +82,6 @@ class Timeline {
       return found;
     });
     this.height = top;
-    this.kind = Int32Array.from(this.cat, (cat, slice) => this.kindOf(slice, this.cats[cat]));
-  }
-
-  // Returns 0 compute, 1 communication, 2 copies, 3 calls, 4 annotations and waits of devices, 5 other slices.
-  kindOf(slice, category) {
-    if (category === "gpu_memcpy" || category === "gpu_memset") return 2;
-    if (category === "kernel" || category === "mtia_ccp_events") return COMMUNICATION.test(this.names[this.text[slice]]) ? 1 : 0;
-    if (/annotation$/.test(category) || this.rows[this.row[slice]].device) return 4;
-    return /runtime|driver/.test(category) ? 3 : 5;
   }
 
   build() {
@@ -103,10 +101,10 @@ class Timeline {
       make("div", { class: "bar-of-tools timeline-tools" },
         tool("Zoom in", "+", () => this.zoom(0.5)), tool("Zoom out", "−", () => this.zoom(2)),
         tool("Earlier", "←", () => this.pan(-0.3)), tool("Later", "→", () => this.pan(0.3)),
-        tool("Show the whole trace", "Whole trace", () => this.show(0, this.span)), search, this.status),
+        tool("Show the whole trace", "Whole trace", () => this.show(0, this.span)), tool("Add up what is in view", "Sum", () => this.selectRange(...this.view)), search, this.status),
       make("p", { class: "hint", id: `${this.id}-keys` },
-        "Drag to pan; drag on the time axis, or Ctrl + wheel, to zoom; double-click a slice to fit it. Keys: ",
-        this.keys([["+", "−", "zoom"], ["←", "→", "pan"], ["↑", "↓", "scroll"], ["n", "p", "next, previous slice"], ["u", "outer slice"], ["l", "launch or kernel"], ["f", "fit the slice"], ["0", "whole trace"]])),
+        "Drag to pan; drag on the time axis, or Ctrl + wheel, to zoom; double-click a slice to fit it; Shift + drag adds up what ran in a range. Keys: ",
+        this.keys([["+", "−", "zoom"], ["←", "→", "pan"], ["↑", "↓", "scroll"], ["n", "p", "next, previous slice"], ["u", "outer slice"], ["l", "launch or kernel"], ["f", "fit the slice"], ["r", "sum of the view"], ["0", "whole trace"]])),
       make("div", { class: "timeline" }, this.axis, this.scroller, this.tip, this.facts));
     this.setHeight();
     this.describe();
@@ -134,7 +132,7 @@ class Timeline {
     for (const canvas of [this.canvas, this.axis]) canvas.addEventListener("wheel", wheel, { passive: false });
     let drag = null;
     this.canvas.addEventListener("pointerdown", (event) => {
-      drag = { x: event.clientX, y: event.clientY, view: this.view, scroll: this.scroller.scrollTop, isMoved: false };
+      drag = { x: event.clientX, y: event.clientY, view: this.view, scroll: this.scroller.scrollTop, isMoved: false, from: event.shiftKey ? this.timeAt(at(event)[0]) : null };
       this.canvas.setPointerCapture(event.pointerId);
     });
     this.canvas.addEventListener("pointermove", (event) => {
@@ -142,12 +140,18 @@ class Timeline {
       const moved = event.clientX - drag.x;
       drag.isMoved ||= Math.abs(moved) + Math.abs(event.clientY - drag.y) > 4;
       if (!drag.isMoved) return;
+      if (drag.from !== null) {
+        this.range = this.rangeOf(drag.from, this.timeAt(at(event)[0]));
+        this.draw();
+        return;
+      }
       const shift = (moved * (drag.view[1] - drag.view[0])) / this.width;
       this.show(drag.view[0] - shift, drag.view[1] - shift);
       this.scroller.scrollTop = drag.scroll - (event.clientY - drag.y);
     });
     this.canvas.addEventListener("pointerup", (event) => {
       if (drag && !drag.isMoved) this.select(this.sliceAt(...at(event)));
+      else if (drag && drag.from !== null) this.selectRange(drag.from, this.timeAt(at(event)[0]));
       drag = null;
     });
     this.canvas.addEventListener("pointercancel", () => { drag = null; });
@@ -163,7 +167,8 @@ class Timeline {
     });
     this.axis.addEventListener("pointerup", (event) => {
       const to = at(event)[0];
-      if (from !== null && Math.abs(to - from) > 4) this.show(this.timeAt(Math.min(from, to)), this.timeAt(Math.max(from, to)));
+      const times = [this.timeAt(Math.min(from, to)), this.timeAt(Math.max(from, to))];
+      if (from !== null && Math.abs(to - from) > 4) event.shiftKey ? this.selectRange(...times) : this.show(...times);
       from = null;
     });
     new ResizeObserver(() => this.draw()).observe(this.element);
@@ -182,7 +187,7 @@ class Timeline {
       ArrowLeft: () => this.pan(-0.2), a: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), d: () => this.pan(0.2),
       ArrowUp: () => { this.scroller.scrollTop -= 40; }, ArrowDown: () => { this.scroller.scrollTop += 40; },
       n: () => this.next(1), p: () => this.next(-1), f: () => this.fit(), u: () => this.select(this.parent[this.selected] ?? -1, true),
-      l: () => this.follow(), 0: () => this.show(0, this.span), Home: () => this.show(0, this.span), Escape: () => this.select(-1),
+      l: () => this.follow(), r: () => this.selectRange(...this.view), 0: () => this.show(0, this.span), Home: () => this.show(0, this.span), Escape: () => this.select(-1),
     };
     const action = actions[event.key];
     if (!action) return;
@@ -190,16 +195,25 @@ class Timeline {
     event.preventDefault();
   }
 
+  // The width of the rows when they were last painted: reading it for each slice would take long.
+  get total() {
+    return this.painted ?? this.scroller.clientWidth;
+  }
+
+  get gutter() {
+    return Math.min(GUTTER, Math.round(this.total * GUTTER_SHARE));
+  }
+
   get width() {
-    return Math.max(10, this.scroller.clientWidth - GUTTER);
+    return Math.max(10, this.total - this.gutter);
   }
 
   timeAt(x) {
-    return this.view[0] + ((x - GUTTER) * (this.view[1] - this.view[0])) / this.width;
+    return this.view[0] + ((x - this.gutter) * (this.view[1] - this.view[0])) / this.width;
   }
 
   xOf(time) {
-    return GUTTER + ((time - this.view[0]) * this.width) / (this.view[1] - this.view[0]);
+    return this.gutter + ((time - this.view[0]) * this.width) / (this.view[1] - this.view[0]);
   }
 
   show(start, end) {
@@ -207,7 +221,14 @@ class Timeline {
     const first = Math.min(Math.max(0, start), this.span - length);
     this.view = [first, first + length];
     this.draw();
-    this.status.textContent = length < this.span ? `${time(length / 1e3)}, from ${exact(first)}` : "";
+    this.report();
+  }
+
+  // Says what is in view, and what was found.
+  report() {
+    const length = this.view[1] - this.view[0];
+    const shown = length < this.span ? `${time(length / 1e3)}, from ${exact(this.view[0])}` : "";
+    this.status.textContent = [this.found, shown].filter(Boolean).join(" · ");
   }
 
   zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
@@ -230,8 +251,11 @@ class Timeline {
     const wanted = text.trim().toLowerCase();
     this.matches = wanted ? this.names.map((name) => name.toLowerCase().includes(wanted)) : null;
     const found = this.matches ? this.text.reduce((sum, name) => sum + (this.matches[name] ? 1 : 0), 0) : 0;
+    const merged = this.rows.reduce((sum, row) => sum + row.merged, 0);
+    const rest = merged ? `; ${plural(merged, "merged slice")} not searched` : "";
+    this.found = !this.matches ? "" : (found ? `${plural(found, "listed slice")} found; Enter shows the next` : "No listed slice found") + rest;
     this.draw();
-    this.status.textContent = this.matches ? `${plural(found, "listed slice")} found; Enter goes to the next` : "";
+    this.report();
   }
 
   // Selects the next slice of the selected one's track in this direction; with a search, the next match in the whole trace.
@@ -243,8 +267,20 @@ class Timeline {
     for (let tries = 0; tries < total; tries += 1) {
       at = (at + step + total) % total;
       const isMatch = this.matches ? this.matches[this.text[first + at]] : !isSearch;
-      if (isMatch) return this.select(first + at, true);
+      if (!isMatch) continue;
+      this.select(first + at, true);
+      if (isSearch) this.enlarge(first + at);
+      return;
     }
+  }
+
+  // Zooms so far that a slice can be seen; what is around it stays in view.
+  enlarge(slice) {
+    const least = 24;
+    const [start, end] = this.view;
+    const length = (Math.max(this.dur[slice], 1) * this.width) / least;
+    const middle = this.start[slice] + this.dur[slice] / 2;
+    if (length < end - start) this.show(middle - length / 2, middle + length / 2);
   }
 
   // Selects the launch of the selected work, or the work of the selected launch.
@@ -254,9 +290,24 @@ class Timeline {
     if (other >= 0) this.select(other, true);
   }
 
+  // Returns the range between two times, in the trace.
+  rangeOf(one, other) {
+    return [one, other].map((at) => Math.min(Math.max(at, 0), this.span)).sort((a, b) => a - b);
+  }
+
+  // Adds up what ran between two times.
+  selectRange(one, other) {
+    const range = this.rangeOf(one, other);
+    this.select(-1);
+    this.range = range[1] > range[0] ? range : null;
+    this.describe();
+    this.draw();
+  }
+
   // Selects a slice, and shows it if `isShown`.
   select(slice, isShown = false) {
     this.selected = slice >= 0 ? slice : -1;
+    this.range = null;
     if (slice >= 0 && isShown) {
       const [start, end] = this.view;
       const middle = this.start[slice] + this.dur[slice] / 2;
@@ -280,11 +331,20 @@ class Timeline {
 
   describe() {
     const slice = this.selected;
+    if (this.range) {
+      this.facts.replaceChildren(...rangeFacts(this, this.range));
+      return;
+    }
     if (slice < 0) {
       this.facts.replaceChildren(make("p", null, "Select a slice to see its times, its arguments, and what launched it."));
       return;
     }
-    const go = (other) => make("button", { type: "button", onclick: () => this.select(other, true) }, `${this.name(other)} (${time(this.dur[other] / 1e3)})`);
+    // The button is replaced, so the keyboard continues in the rows.
+    const goTo = (other) => {
+      this.select(other, true);
+      this.scroller.focus({ preventScroll: true });
+    };
+    const go = (other) => make("button", { type: "button", onclick: () => goTo(other) }, `${this.name(other)} (${time(this.dur[other] / 1e3)})`);
     const rows = [["track", this.track(slice)], ["category", this.cats[this.cat[slice]]], ["start", exact(this.start[slice])], ["duration", exact(this.dur[slice])]];
     if (this.parent[slice] >= 0) rows.push(["inside", go(this.parent[slice])]);
     if (this.launch[slice] >= 0) {
@@ -301,7 +361,7 @@ class Timeline {
   sliceAt(x, y) {
     const top = y + this.scroller.scrollTop;
     const row = this.rows.find((row) => top >= row.top && top < row.top + row.height);
-    if (!row || x < GUTTER) return -1;
+    if (!row || x < this.gutter) return -1;
     const level = Math.floor((top - row.top - 4) / LEVEL);
     let [found, nearest] = [-1, 5];
     for (let slice = row.first; slice < row.end; slice += 1) {
@@ -320,9 +380,9 @@ class Timeline {
     if (slice < 0) {
       const top = y + this.scroller.scrollTop;
       const row = this.rows.find((row) => top >= row.top && top < row.top + row.height);
-      const cell = row && x >= GUTTER ? row.cells.find((cell) => cell.cell === Math.floor(this.timeAt(x) / this.cell)) : null;
+      const cell = row && x >= this.gutter ? row.cells.find((cell) => cell.cell === Math.floor(this.timeAt(x) / this.cell)) : null;
       if (cell) text = `${plural(cell.count, "merged slice")} in ${time(this.cell / 1e3)}, busy ${percent(cell.busy, this.cell)}`;
-      else if (row && x < GUTTER) text = [row.process, row.name].filter(Boolean).join(" · ");
+      else if (row && x < this.gutter) text = [row.process, row.name].filter(Boolean).join(" · ");
     }
     this.tip.hidden = !text;
     if (!text) return;
@@ -350,10 +410,12 @@ class Timeline {
   }
 
   paint() {
+    this.painted = undefined;
     if (!this.isNear && !this.isPrinting) return;
     // Without the scroll bar, which the axis lacks.
     const width = this.scroller.clientWidth;
     if (width <= 0) return;
+    this.painted = width;
     const height = this.setHeight();
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -369,6 +431,17 @@ class Timeline {
       this.paintRow(pen, row, row.top - scroll, width, palette, color);
     }
     this.paintLinks(pen, scroll, color);
+    this.paintRange(pen, width, height, color);
+  }
+
+  paintRange(pen, width, height, color) {
+    if (!this.range) return;
+    const [left, right] = this.range.map((at) => Math.min(Math.max(this.xOf(at), this.gutter), width));
+    pen.fillStyle = color("selected");
+    pen.globalAlpha = 0.14;
+    pen.fillRect(left, 0, right - left, height);
+    pen.globalAlpha = 1;
+    for (const x of [left, right - 1]) pen.fillRect(x, 0, 1, height);
   }
 
   pen(canvas, width, height) {
@@ -393,7 +466,7 @@ class Timeline {
     const power = 10 ** Math.floor(Math.log10(rough));
     this.tick = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough) ?? rough;
     pen.fillStyle = color("soft");
-    pen.fillText("time since the start", 8, AXIS / 2);
+    if (this.gutter >= 130) pen.fillText("time since the start", 8, AXIS / 2);
     for (const at of this.ticks()) {
       const x = this.xOf(at);
       pen.fillRect(x, AXIS - 6, 1, 6);
@@ -421,7 +494,7 @@ class Timeline {
     pen.fillRect(0, top + row.height - 1, width, 1);
     pen.save();
     pen.beginPath();
-    pen.rect(GUTTER, top, width - GUTTER, row.height);
+    pen.rect(this.gutter, top, width - this.gutter, row.height);
     pen.clip();
     pen.fillStyle = color("faint");
     for (const at of this.ticks()) pen.fillRect(this.xOf(at), top, 1, row.height);
@@ -430,13 +503,20 @@ class Timeline {
     for (const { cell, busy } of row.cells) {
       const left = this.xOf(cell * this.cell);
       const right = this.xOf((cell + 1) * this.cell);
-      if (right < GUTTER || left > width) continue;
+      if (right < this.gutter || left > width) continue;
       pen.globalAlpha = 0.2 + 0.8 * Math.min(1, busy / this.cell);
       pen.fillRect(left, base, Math.max(1, right - left), DENSITY - 1);
     }
     pen.globalAlpha = 1;
-    const drawn = new Map();
-    for (let slice = row.first; slice < row.end; slice += 1) this.paintSlice(pen, slice, top, width, palette, color, drawn);
+    const paint = (isMeant) => {
+      const drawn = new Map();
+      for (let slice = row.first; slice < row.end; slice += 1) if (isMeant(slice)) this.paintSlice(pen, slice, top, width, palette, color, drawn);
+    };
+    // Matches and the selected slice are over the others, which may share their pixels.
+    const isMatch = (slice) => this.matches?.[this.text[slice]];
+    paint((slice) => !isMatch(slice));
+    if (this.matches) paint(isMatch);
+    if (this.selected >= row.first && this.selected < row.end) this.paintSlice(pen, this.selected, top, width, palette, color, new Map());
     pen.restore();
     this.paintLabel(pen, row, top, color);
   }
@@ -444,9 +524,9 @@ class Timeline {
   paintLabel(pen, row, top, color) {
     const fit = (text) => {
       const shown = clean(text);
-      if (pen.measureText(shown).width <= GUTTER - 18) return shown;
-      let kept = Math.floor((shown.length * (GUTTER - 24)) / pen.measureText(shown).width);
-      while (kept > 1 && pen.measureText(`${shown.slice(0, kept)}…`).width > GUTTER - 18) kept -= 1;
+      if (pen.measureText(shown).width <= this.gutter - 18) return shown;
+      let kept = Math.floor((shown.length * (this.gutter - 24)) / pen.measureText(shown).width);
+      while (kept > 1 && pen.measureText(`${shown.slice(0, kept)}…`).width > this.gutter - 18) kept -= 1;
       return `${shown.slice(0, kept)}…`;
     };
     pen.fillStyle = color("ink");
@@ -460,20 +540,21 @@ class Timeline {
   paintSlice(pen, slice, top, width, palette, color, drawn) {
     const left = Math.round(this.xOf(this.start[slice]));
     const exact = Math.round(this.xOf(this.start[slice] + this.dur[slice]));
-    if (exact < GUTTER || left > width) return;
+    const end = Math.max(exact, left + 1);
+    if (end <= this.gutter || left > width) return;
     const level = this.level[slice];
-    // Slices that share a pixel with the one before them are already visible.
     const isChosen = slice === this.selected;
-    if (exact <= (drawn.get(level) ?? -1) && !isChosen) return;
-    const right = exact - left > 4 ? exact - 0.5 : Math.max(exact, left + 1);
-    drawn.set(level, Math.ceil(right));
+    // Slices whose pixels those before them have are already visible.
+    if (end <= (drawn.get(level) ?? -1)) return;
+    drawn.set(level, end);
+    const right = exact - left > 4 ? exact - 0.5 : end;
     const y = top + 4 + level * LEVEL;
     const kind = this.kind[slice];
     const text = this.text[slice];
     pen.globalAlpha = this.matches && !this.matches[text] ? 0.2 : 1;
     pen.fillStyle = [palette.compute, palette.comm, palette.memory, palette.call, palette.mark, palette.host[text % palette.host.length]][kind];
     pen.fillRect(left, y, right - left, LEVEL - 2);
-    const shownLeft = Math.max(left, GUTTER);
+    const shownLeft = Math.max(left, this.gutter);
     const shownWidth = Math.min(right, width) - shownLeft;
     if (isChosen || this.matches?.[text]) {
       pen.strokeStyle = color("selected");
