@@ -4,7 +4,8 @@
   report-check.py KINETO TRACE... [--pictures FOLDER] [--cover PICTURE]
 
 KINETO is the command. Each TRACE gets a page, which must load without errors and without requests, show the figures of `kineto summary
---json`, have headings and tables in its accessibility tree, and obey the keyboard. With --pictures, pictures of each page in light
+--json`, have headings and tables in its accessibility tree, obey the keyboard, paint what a search finds, and fit a window of 400 pixels.
+Small traces made here get pages too: of one trace, of several, and of none of its slices. With --pictures, pictures of each page in light
 and dark colors are written; with --cover, a picture of the top of the last page. Prints a line for each trace; the exit status is 1 if a check failed, and 3 without chromium.
 """
 import argparse
@@ -28,7 +29,13 @@ addEventListener('unhandledrejection', event => faults.push(String(event.reason)
 addEventListener('securitypolicyviolation', event => faults.push(event.violatedDirective + ' ' + event.blockedURI));
 for (const name of ['error', 'warn']) console[name] = (...texts) => faults.push(texts.join(' '));
 """
-KEYS = {"+": ("Equal", 187), "0": ("Digit0", 48), "n": ("KeyN", 78), "ArrowRight": ("ArrowRight", 39), "f": ("KeyF", 70), "l": ("KeyL", 76)}
+KEYS = {"+": ("Equal", 187), "0": ("Digit0", 48), "n": ("KeyN", 78), "ArrowRight": ("ArrowRight", 39), "f": ("KeyF", 70), "l": ("KeyL", 76), "r": ("KeyR", 82), "Enter": ("Enter", 13), "Escape": ("Escape", 27)}
+
+
+class MouseBrowser(check_trace.Browser):
+    """A browser of a machine with a mouse: names that are cut open under it."""
+
+    FLAGS = (*check_trace.Browser.FLAGS, "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4")
 
 
 class Page:
@@ -44,6 +51,15 @@ class Page:
                 raise SystemExit(f"{path}: the page did not load: {browser.evaluate('JSON.stringify(window.faults)')}")
             time.sleep(0.05)
 
+    def wait_for(self, condition):
+        """Waits for what the browser does later, such as calling an observer; returns whether it was done."""
+        end = time.monotonic() + 30
+        while not self.value(condition):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        return True
+
     def check(self, condition, what):
         if not condition:
             self.failures.append(what)
@@ -54,7 +70,7 @@ class Page:
     def press(self, key):
         code, number = KEYS[key]
         common = {"key": key, "code": code, "windowsVirtualKeyCode": number}
-        self.browser.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": key} if len(key) == 1 else {}))
+        self.browser.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}))
         self.browser.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def picture(self, path):
@@ -155,8 +171,176 @@ def check_keyboard(page):
         page.check(page.value(f"{sort}.parentElement.getAttribute('aria-sort')") in ("ascending", "descending"), "tables are not sorted")
 
 
-def resize(browser, height=900):
-    browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=height, deviceScaleFactor=1, mobile=False)
+def resize(browser, height=900, width=1280, is_mobile=False):
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=is_mobile)
+
+
+def check_narrow(page):
+    """In a narrow window, wide parts scroll, and not the page; most of the timeline is time."""
+    resize(page.browser, width=400)
+    wide, window = page.value("[document.documentElement.scrollWidth, innerWidth]")
+    page.check(wide <= window, f"the page is {wide} px wide in a window of {window} px")
+    shares = page.value("charts.slice(0, 3).map(it => { it.painted = undefined; return it.gutter / it.scroller.clientWidth })")
+    page.check(all(share <= 0.31 for share in shares), f"labels take {shares} of the timeline")
+    resize(page.browser)
+
+
+# Returns how many pixel columns with a match of a name are not outlined, of how many matches.
+SEARCH = """(name => {
+  const [chart, kind, painted] = [charts[0], CanvasRenderingContext2D.prototype, new Set()];
+  const stroke = kind.strokeRect;
+  chart.isNear = true;
+  chart.find(name);
+  kind.strokeRect = function (left, top, width, height) {
+    for (let x = left; x < left + width; x += 1) painted.add(top + ':' + Math.round(x));
+    return stroke.call(this, left, top, width, height);
+  };
+  chart.paint();
+  kind.strokeRect = stroke;
+  let [missing, matches] = [0, 0];
+  for (const row of chart.rows.filter(row => row.top + row.height < chart.scroller.clientHeight)) {
+    for (let slice = row.first; slice < row.end; slice += 1) {
+      if (!chart.matches[chart.text[slice]]) continue;
+      matches += 1;
+      const [x, y] = [Math.round(chart.xOf(chart.start[slice])), row.top - chart.scroller.scrollTop + 4 + chart.level[slice] * LEVEL];
+      if (!painted.has(y + ':' + x)) missing += 1;
+    }
+  }
+  chart.find('');
+  return [missing, matches];
+})"""
+
+
+def check_search(page, names):
+    for name in names:
+        missing, matches = page.value(f"{SEARCH}({json.dumps(name)})")
+        page.check(missing == 0, f"search: {missing} of {matches} matches of {name!r} are not painted")
+    status = "document.querySelector('.timeline-tools [role=status]').textContent"
+    page.browser.evaluate("charts[0].show(0, charts[0].span); charts[0].find('no such name')")
+    page.check(page.value(status).startswith("No listed slice") and "Enter" not in page.value(status), f"search: {page.value(status)!r}")
+    page.browser.evaluate("charts[0].find('')")
+
+
+def names_of_slices(page):
+    """Returns the names of the most and of the fewest slices."""
+    names = page.value("charts.length ? Object.entries(charts[0].names.map((name, text) => [name, charts[0].text.filter(it => it === text).length]))"
+                       ".map(it => it[1]).sort((a, b) => a[1] - b[1]).map(it => it[0]) : []")
+    return [*names[:2], *names[-2:]]
+
+
+def made_trace(slices):
+    """Returns a trace of slices: category, name, thread, start and duration in microseconds."""
+    return json.dumps([{"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid, "ts": ts, "dur": dur} for cat, name, tid, ts, dur in slices])
+
+
+def check_made_trace(browser, kineto, folder):
+    """Checks a page of many short slices, of which some share their pixels with those before them."""
+    trace = folder / "made.json"
+    long_name = "void kernel<" + ", ".join(["float"] * 200) + ">(int)"
+    slices = [("cpu_op", "needle" if at % 100 == 1 else f"op{at % 7}", 1, at, 0.5) for at in range(5000)]
+    slices += [("cpu_op", "outer", 1, 0, 5000)]
+    slices += [("kernel", long_name, 7, at * 100, 40) for at in range(50)]
+    trace.write_text(made_trace(slices))
+    output = folder / "made.html"
+    subprocess.run([kineto, "report", trace, "-o", output], check=True, capture_output=True)
+    page = Page(browser, output)
+    check_search(page, ["needle", "op3", long_name])
+    # Enter in the field of the search shows the next match so large that it can be seen.
+    browser.evaluate("document.querySelector('input[type=search]').focus(); charts[0].find('needle')")
+    page.press("Enter")
+    width = page.value("(it => it.dur[it.selected] * it.width / (it.view[1] - it.view[0]))(charts[0])")
+    page.check(width >= 20, f"search: the next match is {width} px wide")
+    browser.evaluate("charts[0].find(''); charts[0].show(0, charts[0].span)")
+    # A button in the details leads to another slice, and the keys still act on the timeline.
+    browser.evaluate("charts[0].select(charts[0].parent.findIndex(it => it >= 0)); document.querySelector('.facts dd button').focus()")
+    page.press("Enter")
+    page.check(page.value("[document.activeElement.className, charts[0].name(charts[0].selected)]") == ["rows", "outer"], "the focus leaves the timeline")
+    check_range(page, slices)
+    name = "document.querySelector('#t0-kernels .name code')"
+    page.check(page.wait_for(f"{name}.getAttribute('tabindex') === '0'"), "a cut name cannot be focused")
+    is_cut = f"{name}.scrollHeight > {name}.clientHeight + 1"
+    page.check(page.value(is_cut), "a long name is not cut")
+    browser.evaluate(f"{name}.focus()")
+    page.check(not page.value(is_cut), "the focus does not open a long name")
+    browser.evaluate("document.activeElement.blur()")
+    is_cut = f"getComputedStyle({name}).display !== 'inline' && {is_cut}"
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    page.check(not page.value(is_cut), "long names are cut on paper")
+    browser.call("Emulation.setEmulatedMedia", media="")
+    # A telephone's browser has no pointer that opens names.
+    resize(browser, is_mobile=True)
+    browser.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    page.check([page.value("matchMedia('(hover: none)').matches"), page.value(is_cut)] == [True, False], "long names are cut on a touch screen")
+    browser.call("Emulation.setTouchEmulationEnabled", enabled=False)
+    resize(browser)
+    return page
+
+
+def check_range(page, slices):
+    """The key r, and Shift + drag, add up what ran in a range."""
+    listed = page.value("charts[0].start.length")
+    page.press("r")
+    counts = page.value("[...document.querySelectorAll('.facts table')[0].querySelectorAll('tbody tr')].map(row => [row.children[0].textContent, row.children[1].textContent])")
+    found = {kind: int(number.replace(",", "")) for kind, number in counts}
+    page.check(sum(found.values()) == listed and found.get("compute") == sum(slice[0] == "kernel" for slice in slices), f"sums of the view: {found}")
+    page.press("Escape")
+    page.check(page.value("charts[0].range === null && !document.querySelector('.facts table')"), "Escape does not clear the range")
+    sums = page.value("sumsOf(charts[0], 120000, 560000).kinds.filter(it => it.color === 'compute').map(it => [it.count, it.sum, it.any])")
+    page.check(sums == [[5, 180000, 180000]], f"sums of a range: {sums}")
+    page.browser.evaluate("document.documentElement.style.scrollBehavior = 'auto'; charts[0].element.scrollIntoView({block: 'center'})")
+    left, top = page.value("(it => [it.left + charts[0].gutter + 50, it.top + 15])(charts[0].canvas.getBoundingClientRect())")
+    for kind, x, buttons in (("mousePressed", left, 1), ("mouseMoved", left + 60, 1), ("mouseMoved", left + 100, 1), ("mouseReleased", left + 100, 0)):
+        page.browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=top, button="left", buttons=buttons, clickCount=1, modifiers=8)
+    width = page.value("charts[0].range && (charts[0].range[1] - charts[0].range[0]) * charts[0].width / charts[0].span")
+    page.check(width and abs(width - 100) <= 2 and page.value("charts[0].view[1] === charts[0].span"), f"Shift + drag over 100 px selects {width} px")
+    page.browser.evaluate("charts[0].select(-1)")
+
+
+def check_several_traces(browser, kineto, folder):
+    """Checks a page of several traces, of which one cannot be read."""
+    paths = [folder / f"rank{rank}.json" for rank in (2, 10, 11)]
+    for path, length in zip(paths, (30, 90, 50)):
+        path.write_text(made_trace([("cpu_op", "step", 1, 0, length)]))
+    output = folder / "several.html"
+    subprocess.run([kineto, "report", *paths, folder / "missing.json", "-o", output], check=False, capture_output=True)
+    page = Page(browser, output)
+    page.check("missing.json" in (page.value("document.querySelector('.notice')?.textContent") or ""), "the page does not name a trace that was not read")
+    lead = page.value("document.querySelector('#ranks .lead')?.textContent") or ""
+    page.check("longest is rank10.json: 90 µs" in lead, f"the longest trace is not named: {lead!r}")
+    order = page.value("[...document.querySelectorAll('#ranks tbody th a')].map(it => it.textContent)")
+    page.check(order == ["rank10.json", "rank11.json", "rank2.json"], f"traces are not sorted by span: {order}")
+    links = page.value("[...document.querySelectorAll('nav a')].map(it => [it.textContent, !!document.querySelector(it.getAttribute('href'))])")
+    page.check(links == [["Traces", True], ["rank2", True], ["rank10", True], ["rank11", True]], f"links: {links}")
+    check_loading(page)
+    check_narrow(page)
+    subprocess.run([kineto, "report", "--diff", *paths[:2], "-o", output], check=True, capture_output=True)
+    compared = Page(browser, output)
+    links = compared.value("[...document.querySelectorAll('nav a')].map(it => it.textContent)")
+    compared.check("What changed" in links and "A: rank2" in links, f"links: {links}")
+    check_narrow(compared)
+    page.failures += compared.failures
+    return page
+
+
+def check_empty_selection(browser, kineto, folder):
+    output = folder / "empty.html"
+    subprocess.run([kineto, "report", folder / "made.json", "--name", "nomatch", "-o", output], check=True, capture_output=True)
+    page = Page(browser, output)
+    text = page.value("document.getElementById('content').textContent")
+    page.check('No slice matches the selection: names with "nomatch"' in text and "No problem" not in text, f"a page of no slices: {text[:300]!r}")
+    return page
+
+
+def check_made_pages(browser, kineto, folder):
+    failures = []
+    for check in (check_made_trace, check_several_traces, check_empty_selection):
+        page = check(browser, kineto, folder)
+        faults = page.value("window.faults")
+        failures += [*page.failures, *(f"errors: {fault}" for fault in faults)]
+    print("traces made here: one, several, and none of its slices")
+    for failure in failures:
+        print(f"  FAULT: {failure}")
+    return not failures
 
 
 def check_trace_page(browser, kineto, trace, folder, pictures):
@@ -179,6 +363,10 @@ def check_trace_page(browser, kineto, trace, folder, pictures):
             page.picture(pictures / f"{trace.name.split('.')[0]}-{theme}.png")
         resize(browser)
     check_keyboard(page)
+    if page.value("charts.length && charts[0].start.length"):
+        page.browser.evaluate("charts[0].show(0, charts[0].span); charts[0].scroller.scrollTop = 0")
+        check_search(page, names_of_slices(page))
+    check_narrow(page)
     page.check(not page.value("window.faults"), f"errors: {page.value('window.faults')}")
     page.check(output.stat().st_size <= 2_000_000, f"{output.stat().st_size} bytes")
     print(f"{trace.name}: {output.stat().st_size} bytes in {seconds:.1f} s, loaded in {load_ms} ms, {listed} slices listed and {merged} merged; {tree}")
@@ -203,7 +391,7 @@ def main():
     if arguments.pictures:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        browser = check_trace.Browser(chromium, str(Path(folder) / "profile"))
+        browser = MouseBrowser(chromium, str(Path(folder) / "profile"))
         try:
             browser.call("Page.enable")
             browser.call("Runtime.enable")
@@ -217,6 +405,7 @@ def main():
                 clip = {"x": 0, "y": 0, "width": 1280, "height": 1000, "scale": 0.75}
                 shot = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
                 arguments.cover.write_bytes(base64.b64decode(shot["data"]))
+            good.append(check_made_pages(browser, kineto, Path(folder)))
         finally:
             browser.close()
     return 0 if all(good) else 1
