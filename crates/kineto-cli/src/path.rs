@@ -4,6 +4,7 @@ use crate::trace_file::read_events;
 use crate::{print_error, print_text};
 use kineto_trace::analysis::Events;
 use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace};
+use kineto_trace::text::printable;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -89,10 +90,10 @@ fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize) -> String 
     }
 }
 
-/// Returns the name of the piece's event without control characters.
+/// Returns the printable name of the piece's event.
 fn piece_name(piece: &PathPiece<'_>) -> String {
     let name = piece.event.map_or("", |event| event.name());
-    name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    printable(name)
 }
 
 fn track_text(piece: &PathPiece<'_>) -> String {

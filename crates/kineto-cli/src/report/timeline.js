@@ -154,7 +154,10 @@ class Timeline {
       else if (drag && drag.from !== null) this.selectRange(drag.from, this.timeAt(at(event)[0]));
       drag = null;
     });
-    this.canvas.addEventListener("pointercancel", () => { drag = null; });
+    this.canvas.addEventListener("pointercancel", () => {
+      if (drag && drag.from !== null) this.select(-1);
+      drag = null;
+    });
     this.canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
     this.canvas.addEventListener("dblclick", (event) => {
       this.select(this.sliceAt(...at(event)));

@@ -158,8 +158,8 @@ impl Rule {
         }
     }
 
-    /// Returns the part that does not fit, as it is named in a file of rules: "max", "min", "of", "in" or "each". `None` if all fit, or one
-    /// is missing.
+    /// Returns the part that does not fit, by its key in a file of rules: "max", "min", "of", "in" or "each". `None` if all fit, or one is
+    /// missing.
     pub fn faulty_key(&self) -> Option<&'static str> {
         self.fault()?.key
     }
