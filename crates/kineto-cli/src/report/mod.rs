@@ -132,8 +132,9 @@ impl PageData {
             };
             let budget = ((if arguments.diff { place } else { index }) < detailed).then_some(budget);
             data.sections.push(TraceSection::new(arguments, path, side, &events, budget));
-            let profiles = data.profiles.get_mut(side).filter(|_| arguments.diff);
-            profiles.into_iter().for_each(|profiles| profiles.push(events.profile()));
+            if let Some(profiles) = data.profiles.get_mut(side).filter(|_| arguments.diff) {
+                profiles.push(events.profile());
+            }
         }
         data.add_details_of_longest(arguments, budget);
         data
