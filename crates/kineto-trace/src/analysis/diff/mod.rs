@@ -2,7 +2,7 @@
 //!
 //! 1. Each trace is reduced to a [`TraceProfile`] (`profile`), so that sets of any size are compared.
 //! 2. Classes of both sides are matched: by name, else by their place in a step (`matching`, `align`).
-//! 3. A change counts if it exceeds the threshold and what the spread of steps and files explains (`noise`, `verdicts`).
+//! 3. A change counts if it exceeds the threshold and what the spread of steps and runs explains (`noise`, `runs`, `slow`, `verdicts`).
 //! 4. The critical path divides the difference of the mean step into parts that add up to it exactly (`totals`).
 
 mod align;
@@ -11,6 +11,7 @@ mod matching;
 mod noise;
 mod outline;
 mod profile;
+mod runs;
 mod screen;
 mod sides;
 mod slow;
@@ -343,7 +344,7 @@ impl DiffOptions {
 
     /// Compares two sides of one or more traces: runs, or the ranks of a run.
     pub fn compare(&self, a: &[TraceProfile], b: &[TraceProfile]) -> Diff {
-        let (a, b) = (MergedSide::new(a), MergedSide::new(b));
+        let (a, b) = (MergedSide::new(a, b), MergedSide::new(b, a));
         verdicts::compare_sides(&a, &b, self.threshold_percent)
     }
 }

@@ -4,7 +4,7 @@
 //!   two of them are compared by Yuen's form of Welch's test (Yuen 1974, "The two-sample trimmed t for unequal population variances").
 //! - Successive steps resemble each other, so they count for fewer than they are: the variance of a mean is scaled by the sum of the
 //!   autocorrelations (Newey and West 1987), as is the number of degrees of freedom.
-//! - Runs differ as a whole. With several files a side, the spread of their means decides if it is larger.
+//! - Runs differ by more than their steps show. With several runs, the spread between them decides (`runs`).
 //! - Many classes are tested, and one false alarm is too many. So Holm's method bounds the probability of any (Holm 1979). It
 //!   assumes nothing about how classes depend on each other; Benjamini and Hochberg's would accept some false alarms.
 
@@ -14,24 +14,23 @@ pub(super) const MIN_VALUES: usize = 4;
 /// The probability of any false alarm that is accepted, for spread that the values show.
 pub(super) const FALSE_ALARM: f64 = 0.01;
 
-/// A trimmed mean and how well it is known.
+/// The trimmed mean of one run's values, and how well they show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub(super) mean: f64,
-    /// The variance of the mean.
+    /// The variance of the mean; 0 for a single value.
     pub(super) variance: f64,
     /// The degrees of freedom of the variance.
     pub(super) freedom: f64,
     /// The tenth percentile of the values.
     pub(super) low: f64,
+    /// Whether there are fewer than [`MIN_VALUES`].
+    pub(super) is_short: bool,
 }
 
 impl Estimate {
-    /// Estimates the mean of one file's values, in order of time. Returns `None` for fewer than [`MIN_VALUES`].
+    /// Estimates the mean of one run's values, in order of time. Returns `None` if there are no values.
     pub(super) fn from_values(values: &[f64]) -> Option<Estimate> {
-        if values.len() < MIN_VALUES {
-            return None;
-        }
         let count = values.len() as f64;
         let cut = values.len() / 5;
         let mut sorted = values.to_vec();
@@ -45,56 +44,58 @@ impl Estimate {
         let center = limited.iter().sum::<f64>() / count;
         let squares: f64 = limited.iter().map(|value| (value - center).powi(2)).sum();
         let scale = correlation_scale(&limited, center, squares);
-        let variance = squares / (left * (left - 1.0)) * scale;
+        let variance = if values.len() > 1 { squares / (left * (left - 1.0)) * scale } else { 0.0 };
+        // A correlation that high cannot be told from a trend.
+        let freedom = if scale >= MAX_SCALE { 1.0 } else { (left / scale - 1.0).max(1.0) };
         let low = sorted.get(values.len() / 10).copied()?;
-        Some(Estimate { mean, variance, freedom: (left / scale - 1.0).max(1.0), low })
+        Some(Estimate { mean, variance, freedom, low, is_short: values.len() < MIN_VALUES })
     }
 
-    /// Combines the files of one side. The larger of the spread within and between files counts.
-    pub(super) fn from_files(files: &[Estimate]) -> Option<Estimate> {
-        let count = files.len() as f64;
-        let mean = files.iter().map(|file| file.mean).sum::<f64>() / count;
-        let within = files.iter().map(|file| file.variance).sum::<f64>() / (count * count);
-        let freedom = files.iter().map(|file| file.freedom).sum::<f64>();
-        match files {
-            [] => None,
-            [file] => Some(*file),
-            _ => {
-                let between =
-                    files.iter().map(|file| (file.mean - mean).powi(2)).sum::<f64>() / (count * (count - 1.0));
-                let (variance, freedom) = if between > within { (between, count - 1.0) } else { (within, freedom) };
-                let low = files.iter().map(|file| file.low).sum::<f64>() / count;
-                Some(Estimate { mean, variance, freedom, low })
-            }
+    /// Estimates the means of runs. Runs with few values take no part if others have enough.
+    pub(super) fn from_runs(runs: impl Iterator<Item = Vec<f64>>) -> Vec<Option<Estimate>> {
+        let mut found: Vec<Option<Estimate>> = runs.map(|values| Estimate::from_values(&values)).collect();
+        if found.iter().flatten().any(|run| !run.is_short) {
+            found.iter_mut().for_each(|run| *run = run.filter(|run| !run.is_short));
         }
+        found
     }
 
-    /// Returns the variance of the logarithm of the mean. Means below 1 ns count as 1 ns.
-    fn log_variance(&self) -> f64 {
+    /// Returns the logarithm of the mean. Means below 1 ns count as 1 ns.
+    pub(super) fn log(&self) -> f64 {
+        self.mean.max(1.0).ln()
+    }
+
+    /// Returns the variance of the logarithm of the mean.
+    pub(super) fn log_variance(&self) -> f64 {
         self.variance / self.mean.max(1.0).powi(2)
     }
 }
+
+/// The largest first autocorrelation; a higher one counts as this.
+const MAX_CORRELATION: f64 = 0.95;
+
+/// The scale of that correlation.
+const MAX_SCALE: f64 = (1.0 + MAX_CORRELATION) / (1.0 - MAX_CORRELATION);
 
 /// Returns by how much correlation of successive values raises the variance of their mean; at least 1.
 ///
 /// A sum of estimated autocorrelations is too low for few values, so that of a process of first order with the same first
 /// autocorrelation, corrected for its bias (Kendall 1954), is used if it is higher.
 pub(super) fn correlation_scale(values: &[f64], center: f64, squares: f64) -> f64 {
-    /// A first autocorrelation above this cannot be told from a trend.
-    const MAX_CORRELATION: f64 = 0.95;
-
     if squares <= 0.0 {
         return 1.0;
     }
-    let (lags, count) = (values.len().isqrt(), values.len() as f64);
-    let correlation = |lag: usize| {
-        let later = values.iter().skip(lag);
-        values.iter().zip(later).map(|(a, b)| (a - center) * (b - center)).sum::<f64>() / squares
-    };
-    let weight = |lag: usize| 1.0 - lag as f64 / (lags + 1) as f64;
-    let first = correlation(1);
+    let (window, count) = (values.len().isqrt() + 1, values.len() as f64);
+    let deviation = |at: usize| values.get(at).map_or(0.0, |value| value - center);
+    let first = (1..values.len()).map(|at| deviation(at - 1) * deviation(at)).sum::<f64>() / squares;
     let first = (first + (1.0 + 3.0 * first.max(0.0)) / count).clamp(0.0, MAX_CORRELATION);
-    let of_lags = 1.0 + 2.0 * (1..=lags).map(|lag| weight(lag) * correlation(lag)).sum::<f64>();
+    // The sum of autocorrelations with Bartlett's weights is that of the squared sums of all windows of successive values.
+    let (mut sum, mut of_windows) = (0.0, 0.0);
+    for at in 0..values.len() + window - 1 {
+        sum += deviation(at) - at.checked_sub(window).map_or(0.0, deviation);
+        of_windows += sum * sum;
+    }
+    let of_lags = of_windows / (window as f64 * squares);
     of_lags.max((1.0 + first) / (1.0 - first))
 }
 
@@ -103,23 +104,25 @@ pub(super) fn correlation_scale(values: &[f64], center: f64, squares: f64) -> f6
 pub(super) struct LogRatio {
     pub(super) value: f64,
     pub(super) variance: f64,
-    freedom: f64,
+    pub(super) freedom: f64,
     /// The logarithm of the ratio of the tenth percentiles.
-    low: f64,
+    pub(super) low: f64,
 }
 
 impl LogRatio {
-    pub(super) fn new(a: &Estimate, b: &Estimate) -> LogRatio {
+    /// Returns the ratio of one run a side, with the spread of its values; `None` for few values.
+    pub(super) fn new(a: &Estimate, b: &Estimate) -> Option<LogRatio> {
         let parts = [(a.log_variance(), a.freedom), (b.log_variance(), b.freedom)];
-        let value = (b.mean.max(1.0) / a.mean.max(1.0)).ln();
         let low = (b.low.max(1.0) / a.low.max(1.0)).ln();
-        LogRatio { value, variance: parts[0].0 + parts[1].0, freedom: combined_freedom(&parts), low }
+        let (variance, freedom) = (parts[0].0 + parts[1].0, combined_freedom(&parts));
+        let ratio = LogRatio { value: b.log() - a.log(), variance, freedom, low };
+        (!a.is_short && !b.is_short).then_some(ratio)
     }
 
     /// Returns the ratio of values that belong together, such as the same calls of two runs. Their own differences are then no spread.
     pub(super) fn from_pairs(a: &[f64], b: &[f64]) -> Option<LogRatio> {
         let ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| (b.max(1.0) / a.max(1.0)).ln()).collect();
-        let ratio = Estimate::from_values(&ratios)?;
+        let ratio = Estimate::from_values(&ratios).filter(|ratio| !ratio.is_short)?;
         let low = |values: &[f64]| Estimate::from_values(values).map(|found| found.low.max(1.0));
         Some(LogRatio {
             value: ratio.mean,
@@ -131,10 +134,15 @@ impl LogRatio {
 
     /// Returns the ratio that is left after a drift that all classes share, with the drift's spread.
     pub(super) fn without_drift(self, drift: &Drift) -> LogRatio {
-        let parts = [(self.variance, self.freedom), (drift.variance, drift.freedom)];
         let shared = drift.center.clamp(-Drift::MAX, Drift::MAX);
         let value = self.value - self.value.clamp(shared.min(0.0), shared.max(0.0));
-        LogRatio { value, variance: self.variance + drift.variance, freedom: combined_freedom(&parts), ..self }
+        LogRatio { value, ..self.with_spread(drift.variance, drift.freedom) }
+    }
+
+    /// Returns the ratio with an additional variance.
+    pub(super) fn with_spread(self, variance: f64, freedom: f64) -> LogRatio {
+        let parts = [(self.variance, self.freedom), (variance, freedom)];
+        LogRatio { variance: self.variance + variance, freedom: combined_freedom(&parts), ..self }
     }
 
     /// Returns the relative change.
@@ -188,8 +196,6 @@ pub(super) struct Drift {
 }
 
 impl Drift {
-    pub(super) const NONE: Drift = Drift { center: 0.0, variance: 0.0, freedom: 1.0, is_wide: false };
-
     /// The largest drift that is no change, as a logarithm: a factor of 1.5. More is no clock, and no neighbour that leaves the fastest
     /// values slow.
     const MAX: f64 = 0.405;
@@ -243,7 +249,7 @@ impl Drift {
 }
 
 /// Returns the median; of two values in the middle the one nearer to 0.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = |at: usize| sorted.get(at).copied().unwrap_or(0.0);
@@ -364,7 +370,7 @@ mod tests {
         let (alternating, trend) =
             (Estimate::from_values(&alternating).unwrap(), Estimate::from_values(&trend).unwrap());
         assert!(trend.variance > 5.0 * alternating.variance && trend.freedom < alternating.freedom, "{trend:?}");
-        assert_eq!(Estimate::from_values(&[1.0; 3]), None);
+        assert_eq!(Estimate::from_values(&[1.0; 3]).map(|found| found.is_short), Some(true));
         assert_eq!(Estimate::from_values(&[5.0; 4]).map(|found| (found.mean, found.variance)), Some((5.0, 0.0)));
     }
 
@@ -378,16 +384,43 @@ mod tests {
             paired.probability() < 1e-9 && (paired.change() - 0.051).abs() < 1e-3 && paired.is_of_all_values(),
             "{paired:?}"
         );
-        assert!(LogRatio::new(&whole[0], &whole[1]).probability() > 0.1);
+        assert!(LogRatio::new(&whole[0], &whole[1]).unwrap().probability() > 0.1);
     }
 
     #[test]
-    fn spread_between_files_counts() {
-        let file = |mean: f64| Estimate { mean, variance: 0.01, freedom: 20.0, low: mean };
-        let (near, far) = ([100.0, 100.1].map(file), [100.0, 110.0].map(file));
-        let (near, far) = (Estimate::from_files(&near).unwrap(), Estimate::from_files(&far).unwrap());
-        assert_eq!((near.mean, near.freedom), (100.05, 40.0));
-        assert_eq!((far.mean, far.variance, far.freedom), (105.0, 25.0, 1.0));
+    fn short_runs_count_only_without_others() {
+        let runs = |lengths: &[usize]| {
+            let runs = lengths.iter().map(|length| (0..*length).map(|n| 100.0 + n as f64).collect());
+            Estimate::from_runs(runs).iter().map(Option::is_some).collect::<Vec<_>>()
+        };
+        assert_eq!(runs(&[9, 3, 0, 8]), [true, false, false, true]);
+        assert_eq!(runs(&[3, 0, 1]), [true, false, true]);
+    }
+
+    #[test]
+    fn windows_sum_autocorrelations_with_weights() {
+        // Blocks of ten alike values, and noise: the sum of autocorrelations is larger than the first one tells.
+        let mut state = 7u32;
+        let mut uniform = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 16) / 65_536.0
+        };
+        let blocks: Vec<f64> = (0..20).map(|_| uniform()).collect();
+        let values: Vec<f64> = (0..200).map(|at| blocks[at / 10] + 1.5 * uniform()).collect();
+        let center = values.iter().sum::<f64>() / 200.0;
+        let squares: f64 = values.iter().map(|value| (value - center).powi(2)).sum();
+        let of_lag = |lag: usize| {
+            values.iter().zip(&values[lag..]).map(|(a, b)| (a - center) * (b - center)).sum::<f64>() / squares
+        };
+        let expected: f64 = 1.0 + 2.0 * (1..=14usize).map(|lag| (1.0 - lag as f64 / 15.0) * of_lag(lag)).sum::<f64>();
+        let found = correlation_scale(&values, center, squares);
+        assert!(expected > 1.5 && (found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
+    }
+
+    #[test]
+    fn trends_have_one_degree_of_freedom() {
+        let trend: Vec<f64> = (0..1000).map(|n| 1000.0 + f64::from(n)).collect();
+        assert_eq!(Estimate::from_values(&trend).unwrap().freedom, 1.0);
     }
 
     #[test]

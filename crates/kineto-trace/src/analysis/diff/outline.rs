@@ -39,8 +39,8 @@ struct Placed<'e> {
 }
 
 impl Outline {
-    /// The number of events above which events of one class inside one node share a node.
-    const MAX_EVENTS: usize = 20_000;
+    /// The most nodes. If a step has more events, those of one class inside one node share a node.
+    const MAX_NODES: usize = 20_000;
 
     pub(super) fn new(
         profiler: &Profiler,
@@ -78,30 +78,40 @@ impl Outline {
         Outline::from_placed(profiler, &placed)
     }
 
+    /// Arranges events. Large steps have few nodes: only classes with a share of the time have one, and what is inside others hangs below what is
+    /// around them.
     fn from_placed(profiler: &Profiler, placed: &[Placed<'_>]) -> Outline {
-        let folds = placed.len() > Outline::MAX_EVENTS;
+        let folds = placed.len() > Outline::MAX_NODES;
+        let all: u64 = profiler.classes.iter().fold(0, |sum, class| sum.saturating_add(class.ns));
+        let least = if folds { all / Outline::MAX_NODES as u64 } else { 0 };
         let mut outline = Outline { nodes: vec![OutlineNode::default()] };
         let mut of_event: HashMap<usize, u32> = HashMap::default();
         let mut folded: HashMap<(u32, u32), u32> = HashMap::default();
         for placed in placed {
             let Some(class) = profiler.class_of(placed.event.index()) else { continue };
             let parent = placed.parent.and_then(|parent| of_event.get(&parent)).copied().unwrap_or(0);
-            let new = u32::try_from(outline.nodes.len()).unwrap_or(u32::MAX);
-            let number = if folds { *folded.entry((parent, class)).or_insert(new) } else { new };
-            if number == new {
-                outline.nodes.push(OutlineNode {
-                    class: Some(class),
-                    threads: thread_count(placed.event),
-                    ..Default::default()
-                });
-                outline.nodes.get_mut(parent as usize).into_iter().for_each(|parent| parent.children.push(new));
+            let known = folded.get(&(parent, class)).copied().filter(|_| folds);
+            let is_small = profiler.classes.get(class as usize).is_none_or(|of| of.ns < least);
+            if known.is_none() && (is_small || outline.nodes.len() > Outline::MAX_NODES) {
+                of_event.insert(placed.event.index(), parent);
+                continue;
             }
+            let number = known.unwrap_or_else(|| outline.add_node(class, parent, thread_count(placed.event)));
+            folded.insert((parent, class), number);
             if let Some(node) = outline.nodes.get_mut(number as usize) {
                 (node.count, node.ns) = (node.count + 1, node.ns.saturating_add(placed.ns));
             }
             of_event.insert(placed.event.index(), number);
         }
         outline
+    }
+
+    /// Adds a node, and returns its number.
+    fn add_node(&mut self, class: u32, parent: u32, threads: u64) -> u32 {
+        let number = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        self.nodes.push(OutlineNode { class: Some(class), threads, ..Default::default() });
+        self.nodes.get_mut(parent as usize).into_iter().for_each(|parent| parent.children.push(number));
+        number
     }
 }
 

@@ -1,12 +1,12 @@
 //! The traces of one side, with classes that have the same number in all of them.
 
 use super::ClassSide;
-use super::noise::{Estimate, MIN_VALUES};
+use super::noise::Estimate;
 use super::outline::Outline;
 use super::profile::{ClassKind, ClassProfile, PathShare, TraceProfile};
 use crate::analysis::events::TrackId;
 use crate::analysis::summary::WorkClass;
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 
 /// The traces of one side.
 pub(super) struct MergedSide<'p> {
@@ -14,6 +14,8 @@ pub(super) struct MergedSide<'p> {
     pub(super) classes: Vec<SideClass<'p>>,
     /// By trace and class of the trace: the class of the side.
     numbers: Vec<Vec<u32>>,
+    /// The traces of each run: one of each rank that both sides have.
+    runs: Vec<Vec<usize>>,
 }
 
 /// A class of one side.
@@ -25,9 +27,41 @@ pub(super) struct SideClass<'p> {
     profiles: Vec<Option<&'p ClassProfile>>,
 }
 
+/// The steps of a run in which classes occur. A run of several ranks has the mean of its ranks' steps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StepSeries {
+    /// The number of steps, with those in which they do not occur.
+    pub(super) steps: usize,
+    /// The step, the number of events, and the time, in order of steps.
+    values: Vec<(u32, f64, f64)>,
+}
+
+impl StepSeries {
+    /// Makes a series of steps that all have a time.
+    pub(super) fn from_times(times: impl Iterator<Item = f64>) -> StepSeries {
+        let values: Vec<_> = (0..).zip(times).map(|(step, ns)| (step, 1.0, ns)).collect();
+        StepSeries { steps: values.len(), values }
+    }
+
+    /// Returns the times of the steps in which the classes occur.
+    pub(super) fn times(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().map(|(_, _, ns)| *ns)
+    }
+
+    /// Returns for each step 1 if its time is above a limit, else 0.
+    pub(super) fn slow_flags(&self, limit: f64) -> Vec<f64> {
+        let mut flags = vec![0.0; self.steps];
+        for (step, _, _) in self.values.iter().filter(|(_, _, ns)| *ns > limit) {
+            flags.get_mut(*step as usize).into_iter().for_each(|flag| *flag = 1.0);
+        }
+        flags
+    }
+}
+
 impl<'p> MergedSide<'p> {
-    pub(super) fn new(profiles: &'p [TraceProfile]) -> MergedSide<'p> {
-        let mut side = MergedSide { profiles, classes: Vec::new(), numbers: Vec::new() };
+    pub(super) fn new(profiles: &'p [TraceProfile], other: &[TraceProfile]) -> MergedSide<'p> {
+        let runs = group_runs(profiles, other);
+        let mut side = MergedSide { profiles, classes: Vec::new(), numbers: Vec::new(), runs };
         let mut known: HashMap<(ClassKind, &str), u32> = HashMap::default();
         for (trace, profile) in profiles.iter().enumerate() {
             let mut numbers = Vec::new();
@@ -47,11 +81,9 @@ impl<'p> MergedSide<'p> {
         side
     }
 
-    /// Returns the number of runs: traces of other ranks are of the same run.
+    /// Returns the number of runs.
     pub(super) fn runs(&self) -> usize {
-        let mut counts: HashMap<Option<i64>, usize> = HashMap::default();
-        self.profiles.iter().for_each(|profile| *counts.entry(profile.rank).or_default() += 1);
-        counts.into_values().max().unwrap_or(0)
+        self.runs.len()
     }
 
     pub(super) fn steps(&self) -> u64 {
@@ -116,52 +148,75 @@ impl<'p> MergedSide<'p> {
         figures
     }
 
-    /// Returns the share of steps in which any of the classes occurs.
+    /// Returns the share of runs in which any of the classes occurs.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
-    pub(super) fn step_share(&self, group: &[u32]) -> f64 {
-        let occurring: usize = (0..self.profiles.len()).map(|trace| self.step_values(group, trace, false).len()).sum();
-        occurring as f64 / self.steps().max(1) as f64
+    pub(super) fn run_share(&self, group: &[u32]) -> f64 {
+        let occurs = |trace: &usize| self.class_profiles(group, *trace).next().is_some();
+        let occurring = self.runs.iter().filter(|traces| traces.iter().any(occurs)).count();
+        occurring as f64 / self.runs.len().max(1) as f64
     }
 
-    /// Returns the count and time of each step of a trace; without the steps in which nothing occurs, unless `fills`.
-    fn step_values(&self, group: &[u32], trace: usize, fills: bool) -> Vec<(u64, u64)> {
-        let steps = self.profiles.get(trace).map_or(0, |profile| profile.steps.len());
-        let mut values = vec![(0u64, 0u64); steps];
-        for share in self.class_profiles(group, trace).flat_map(|class| &class.steps) {
-            if let Some((count, ns)) = values.get_mut(share.step as usize) {
-                (*count, *ns) = (*count + share.count, ns.saturating_add(share.ns));
+    /// Returns the steps of each run in which any of the classes occurs.
+    pub(super) fn step_series(&self, group: &[u32]) -> Vec<StepSeries> {
+        self.runs.iter().map(|traces| self.run_series(group, traces)).collect()
+    }
+
+    /// Returns the steps that all ranks of a run have.
+    #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
+    fn run_series(&self, group: &[u32], traces: &[usize]) -> StepSeries {
+        let lengths = traces.iter().map(|trace| self.profiles.get(*trace).map_or(0, |profile| profile.steps.len()));
+        let steps = lengths.min().unwrap_or(0);
+        let ranks = traces.len().max(1) as f64;
+        let shares = traces.iter().flat_map(|trace| self.class_profiles(group, *trace)).flat_map(|class| &class.steps);
+        let shares = shares.filter(|share| (share.step as usize) < steps);
+        let mut values: Vec<_> =
+            shares.map(|share| (share.step, share.count as f64 / ranks, share.ns as f64 / ranks)).collect();
+        values.sort_by_key(|(step, ..)| *step);
+        values.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                (kept.1, kept.2) = (kept.1 + next.1, kept.2 + next.2);
             }
-        }
-        values.retain(|(count, _)| fills || *count > 0);
-        values
+            is_same
+        });
+        StepSeries { steps, values }
     }
 
-    /// Estimates the mean time of classes in a step in which they occur.
-    pub(super) fn estimate_steps(&self, group: &[u32]) -> Option<Estimate> {
-        estimate_files(
-            (0..self.profiles.len())
-                .map(|trace| self.step_values(group, trace, false).into_iter().map(|(_, ns)| to_float(ns)).collect()),
-        )
-    }
-
-    /// Returns the time of each step of each file; 0 for steps without the classes.
-    pub(super) fn step_times(&self, group: &[u32]) -> Vec<Vec<f64>> {
-        (0..self.profiles.len())
-            .map(|trace| self.step_values(group, trace, true).into_iter().map(|(_, ns)| to_float(ns)).collect())
+    /// Returns the length of each step of each run.
+    pub(super) fn step_lengths(&self) -> Vec<StepSeries> {
+        self.mean_of_ranks(|profile| profile.steps.iter().copied().map(to_float).collect())
+            .map(|lengths| StepSeries::from_times(lengths.into_iter()))
             .collect()
     }
 
-    /// Returns the length of each step of each file.
-    pub(super) fn step_lengths(&self) -> Vec<Vec<f64>> {
-        self.profiles.iter().map(|profile| profile.steps.iter().copied().map(to_float).collect()).collect()
+    /// Returns the values of each run: the mean of those of its ranks, as many as all ranks have.
+    fn mean_of_ranks<'s>(
+        &'s self,
+        of_trace: impl Fn(&'s TraceProfile) -> Vec<f64> + 's,
+    ) -> impl Iterator<Item = Vec<f64>> + 's {
+        self.runs.iter().map(move |traces| {
+            let ranks = traces.iter().filter_map(|trace| self.profiles.get(*trace)).map(&of_trace);
+            mean_of_lists(&ranks.collect::<Vec<_>>())
+        })
     }
 
-    /// Estimates the mean time of one event of classes.
-    pub(super) fn estimate_occurrences(&self, group: &[u32]) -> Option<Estimate> {
-        estimate_files(
-            (0..self.profiles.len())
-                .map(|trace| self.class_profiles(group, trace).flat_map(|class| class.occurrences.means()).collect()),
-        )
+    /// Estimates the mean time of a step or trace, by run.
+    pub(super) fn estimate_total(&self, has_steps: bool) -> Vec<Option<Estimate>> {
+        let values = move |profile: &TraceProfile| {
+            let spans = [profile.span_ns];
+            let values: &[u64] = if has_steps { &profile.steps } else { &spans };
+            values.iter().copied().map(to_float).collect()
+        };
+        Estimate::from_runs(self.mean_of_ranks(values))
+    }
+
+    /// Estimates the mean time of one event of classes, by run.
+    pub(super) fn estimate_occurrences(&self, group: &[u32]) -> Vec<Option<Estimate>> {
+        let of_trace = |trace| self.class_profiles(group, trace).flat_map(|class| class.occurrences.means()).collect();
+        Estimate::from_runs(self.runs.iter().map(|traces| {
+            let ranks: Vec<Vec<f64>> = traces.iter().map(|trace| of_trace(*trace)).collect();
+            mean_of_lists(&ranks.into_iter().filter(|values| !values.is_empty()).collect::<Vec<_>>())
+        }))
     }
 
     /// Returns the events of a class in order: their number, that of a batch, and the mean of each batch. `None` for several traces or classes.
@@ -169,25 +224,6 @@ impl<'p> MergedSide<'p> {
         let mut profiles = self.all_profiles(group);
         let class = profiles.next().filter(|_| self.profiles.len() == 1 && group.len() == 1)?;
         Some(((class.count, class.occurrences.batch_len()), class.occurrences.means()))
-    }
-
-    /// Estimates the mean time of a step.
-    pub(super) fn estimate_total(&self, has_steps: bool) -> Option<Estimate> {
-        estimate_files(self.profiles.iter().map(|profile| {
-            let spans = [profile.span_ns];
-            let values: &[u64] = if has_steps { &profile.steps } else { &spans };
-            values.iter().copied().map(to_float).collect()
-        }))
-    }
-
-    /// Returns the least, the median and the highest number of events in a step.
-    pub(super) fn step_counts(&self, group: &[u32]) -> Option<[u64; 3]> {
-        let mut counts: Vec<u64> = (0..self.profiles.len())
-            .flat_map(|trace| self.step_values(group, trace, true))
-            .map(|(count, _)| count)
-            .collect();
-        counts.sort_unstable();
-        Some([*counts.first()?, *counts.get(counts.len() / 2)?, *counts.last()?])
     }
 
     /// Returns the share of events by the class around them.
@@ -221,18 +257,55 @@ pub(super) fn to_shares<K: Eq + std::hash::Hash>(counts: HashMap<K, u64>) -> Has
     counts.into_iter().map(|(key, count)| (key, count as f64 / all.max(1.0))).collect()
 }
 
-/// Estimates the mean of files. Files with too few values count as one value each, if there are enough files.
-fn estimate_files(files: impl Iterator<Item = Vec<f64>>) -> Option<Estimate> {
-    let files: Vec<Vec<f64>> = files.filter(|values| !values.is_empty()).collect();
-    let estimates: Option<Vec<Estimate>> = files.iter().map(|values| Estimate::from_values(values)).collect();
-    match estimates {
-        Some(estimates) => Estimate::from_files(&estimates),
-        None if files.len() >= MIN_VALUES => {
-            let means: Vec<f64> = files.iter().map(|values| values.iter().sum::<f64>() / values.len() as f64).collect();
-            Estimate::from_values(&means)
+/// Returns the traces of each run: the first of each rank are the first run. Ranks that only one side has do not count.
+fn group_runs(profiles: &[TraceProfile], other: &[TraceProfile]) -> Vec<Vec<usize>> {
+    let ranks = |profiles: &[TraceProfile]| profiles.iter().map(|profile| profile.rank).collect::<HashSet<_>>();
+    let (own, other) = (ranks(profiles), ranks(other));
+    let has_common = own.iter().any(|rank| other.contains(rank));
+    let mut next: HashMap<Option<i64>, usize> = HashMap::default();
+    let mut runs: Vec<Vec<usize>> = Vec::new();
+    for (trace, profile) in profiles.iter().enumerate() {
+        if has_common && !other.contains(&profile.rank) {
+            continue;
         }
-        None => None,
+        let run = next.entry(profile.rank).or_default();
+        match runs.get_mut(*run) {
+            Some(traces) => traces.push(trace),
+            None => runs.push(vec![trace]),
+        }
+        *run += 1;
     }
+    // A run that lacks a rank has another mean.
+    let all = runs.first().map_or(0, Vec::len);
+    runs.retain(|traces| traces.len() == all);
+    runs
+}
+
+/// Returns the means of the first values, the second ones, and so on, as many as all lists have.
+#[expect(clippy::cast_precision_loss, reason = "a number of ranks")]
+fn mean_of_lists(lists: &[Vec<f64>]) -> Vec<f64> {
+    let count = lists.iter().map(Vec::len).min().unwrap_or(0);
+    let mean = |at: usize| lists.iter().filter_map(|list| list.get(at)).sum::<f64>() / lists.len() as f64;
+    (0..count).map(mean).collect()
+}
+
+/// Returns the share of steps in which classes occur.
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+pub(super) fn occurring_share(runs: &[StepSeries]) -> f64 {
+    let (occurring, all) =
+        runs.iter().fold((0, 0), |(occurring, all), run| (occurring + run.values.len(), all + run.steps));
+    occurring as f64 / all.max(1) as f64
+}
+
+/// Returns the least, the median and the highest number of events in a step.
+pub(super) fn step_counts(runs: &[StepSeries]) -> Option<[f64; 3]> {
+    let lacking = runs.iter().map(|run| run.steps - run.values.len()).sum::<usize>();
+    let mut counts: Vec<f64> = runs.iter().flat_map(|run| &run.values).map(|(_, count, _)| *count).collect();
+    counts.sort_unstable_by(f64::total_cmp);
+    let all = lacking + counts.len();
+    // Steps without events come first.
+    let at = |place: usize| place.checked_sub(lacking).and_then(|place| counts.get(place).copied()).unwrap_or(0.0);
+    (all > 0).then(|| [at(0), at(all / 2), at(all - 1)])
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a time of fewer than 2^53 nanoseconds")]

@@ -1,9 +1,10 @@
 //! Compares how many steps are slow, or contain a class at all: what trimmed means do not see.
 //!
 //! Fisher's exact test compares the shares (Fisher 1922). Slow steps come in bursts, and more of them in some runs than in others. So steps
-//! count for fewer than they are: by the correlation of successive steps, and by how the shares of files differ.
+//! count for fewer than they are: by the correlation of successive steps, and by how the shares of runs differ.
 
-use super::noise::{MIN_VALUES, correlation_scale, ln_gamma};
+use super::noise::{FALSE_ALARM, MIN_VALUES, correlation_scale, ln_gamma};
+use super::sides::StepSeries;
 
 /// The share of slow steps of both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,24 +17,32 @@ pub(super) struct SlowSteps {
 }
 
 impl SlowSteps {
-    /// Compares the times of the steps of both sides, by file. Returns `None` for few steps.
+    /// Compares the times of the steps of both sides, by run. Returns `None` for few steps, and if none or all are slow: that can tell nothing, so it
+    /// is no test to correct for (Tarone 1990).
     ///
     /// A step is slow if it is further above the median of both sides than four times what the fast ones are below, and than a tenth.
-    /// If most steps lack a class, all that have it are slow.
-    pub(super) fn new(files: &[Vec<Vec<f64>>; 2]) -> Option<SlowSteps> {
-        let mut sorted: Vec<f64> = files.iter().flatten().flatten().copied().collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let (low, middle) = (*sorted.get(sorted.len() / 10)?, *sorted.get(sorted.len() / 2)?);
-        let limit = middle + (4.0 * (middle - low)).max(0.1 * middle);
-        let sides = [effective_counts(&files[0], limit)?, effective_counts(&files[1], limit)?];
-        let mean = |files: &[Vec<f64>]| {
-            let count = files.iter().map(Vec::len).sum::<usize>();
-            files.iter().flatten().sum::<f64>() / count.max(1) as f64
-        };
-        let probability = fisher_probability(sides.map(|(_, counts)| counts));
+    /// If most steps or one side lack a class, all steps that have it are slow.
+    pub(super) fn new(runs: &[Vec<StepSeries>; 2]) -> Option<SlowSteps> {
+        let steps = runs.each_ref().map(|runs| runs.iter().map(|run| run.steps).sum::<usize>());
+        if steps.iter().any(|steps| *steps < MIN_VALUES) {
+            return None;
+        }
+        let limit = slow_limit(runs);
+        let times = |side: usize| runs.get(side).into_iter().flatten().flat_map(StepSeries::times);
+        let slow = [0, 1].map(|side| times(side).filter(|ns| *ns > limit).count());
+        let counts = [(slow[0] as u64, steps[0] as u64), (slow[1] as u64, steps[1] as u64)];
+        if slow == [0, 0] || slow == steps {
+            return None;
+        }
+        let mut probability = fisher_probability(counts);
+        if probability < FALSE_ALARM {
+            // Fewer independent steps never show more.
+            let independent = runs.each_ref().map(|runs| effective_counts(runs, limit));
+            probability = probability.max(fisher_probability(independent));
+        }
         Some(SlowSteps {
-            shares: sides.map(|(share, _)| share),
-            means: [mean(&files[0]), mean(&files[1])],
+            shares: counts.map(|(slow, all)| slow as f64 / all as f64),
+            means: [0, 1].map(|side| times(side).sum::<f64>() / counts[side].1 as f64),
             probability,
         })
     }
@@ -45,31 +54,44 @@ impl SlowSteps {
     }
 }
 
-/// Returns the share of values above a limit, and the independent steps that show it: slow ones, and all.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are positive and small")]
-fn effective_counts(files: &[Vec<f64>], limit: f64) -> Option<(f64, (u64, u64))> {
-    let slow: Vec<Vec<f64>> =
-        files.iter().map(|values| values.iter().map(|value| f64::from(u8::from(*value > limit))).collect()).collect();
-    let count: usize = slow.iter().map(Vec::len).sum();
-    if count < MIN_VALUES {
-        return None;
+/// Returns the time above which a step is slow.
+fn slow_limit(runs: &[Vec<StepSeries>; 2]) -> f64 {
+    let times = |runs: &Vec<StepSeries>| runs.iter().flat_map(StepSeries::times).collect::<Vec<_>>();
+    let sides = runs.each_ref().map(times);
+    if sides.iter().any(Vec::is_empty) {
+        return -1.0;
     }
-    let share = slow.iter().flatten().sum::<f64>() / count as f64;
+    let mut sorted = sides.concat();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let all: usize = runs.iter().flatten().map(|run| run.steps).sum();
+    // Steps without the class come first, with a time of 0.
+    let lacking = all.saturating_sub(sorted.len());
+    let at = |place: usize| place.checked_sub(lacking).and_then(|place| sorted.get(place).copied()).unwrap_or(0.0);
+    let (low, middle) = (at(all / 10), at(all / 2));
+    middle + (4.0 * (middle - low)).max(0.1 * middle)
+}
+
+/// Returns the number of independent slow steps of a side, and of all independent steps.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are positive and small")]
+fn effective_counts(runs: &[StepSeries], limit: f64) -> (u64, u64) {
+    let slow: Vec<Vec<f64>> = runs.iter().filter(|run| run.steps > 0).map(|run| run.slow_flags(limit)).collect();
+    let count: usize = slow.iter().map(Vec::len).sum();
+    let share = slow.iter().flatten().sum::<f64>() / count.max(1) as f64;
     let binomial = share * (1.0 - share);
     let (mut independent, mut scaled) = (0.0, 0.0);
-    for values in slow.iter().filter(|values| !values.is_empty()) {
+    for values in &slow {
         let number = values.len() as f64;
         let own = values.iter().sum::<f64>() / number;
         let squares = values.iter().map(|value| (value - own).powi(2)).sum();
         let left = number / correlation_scale(values, own, squares);
         independent += left;
-        // How much shares of files differ, in terms of what their steps explain.
+        // How much shares of runs differ, in terms of what their steps explain.
         scaled += if binomial > 0.0 { left * (own - share).powi(2) / binomial } else { 0.0 };
     }
     let others = slow.len().saturating_sub(1).max(1) as f64;
     let independent = independent / (scaled / others).max(1.0);
     let all = independent.floor().max(1.0);
-    Some((share, ((share * all).round() as u64, all as u64)))
+    ((share * all).round() as u64, all as u64)
 }
 
 /// Returns the probability that two shares differ as much or more by chance: twice that of the direction that is seen.
@@ -107,10 +129,10 @@ mod tests {
 
     #[test]
     fn bursts_count_for_fewer_steps() {
-        let steps = |slow: fn(u32) -> bool| (0..100).map(|n| if slow(n) { 900.0 } else { 100.0 }).collect::<Vec<_>>();
-        let none = vec![steps(|_| false)];
-        let single = SlowSteps::new(&[none.clone(), vec![steps(|n| n % 8 == 0)]]).unwrap();
-        let burst = SlowSteps::new(&[none, vec![steps(|n| (40..53).contains(&n))]]).unwrap();
+        let steps =
+            |slow: fn(u32) -> bool| vec![StepSeries::from_times((0..100).map(|n| if slow(n) { 900.0 } else { 100.0 }))];
+        let single = SlowSteps::new(&[steps(|_| false), steps(|n| n % 8 == 0)]).unwrap();
+        let burst = SlowSteps::new(&[steps(|_| false), steps(|n| (40..53).contains(&n))]).unwrap();
         assert!(single.probability < 1e-3 && burst.probability > 0.1, "{single:?} {burst:?}");
         assert_eq!((single.shares, single.change()), ([0.0, 0.13], Some(1.04)));
     }

@@ -5,13 +5,14 @@ use super::noise::{
     DEVICE_RUN_DEVIATION, Drift, Estimate, FALSE_ALARM, HOST_RUN_DEVIATION, LogRatio, MIN_VALUES, correct_for_number,
 };
 use super::profile::ClassKind;
-use super::sides::{MergedSide, to_shares};
+use super::runs::{RunSpread, RunValues};
+use super::sides::{MergedSide, occurring_share, step_counts, to_shares};
 use super::slow::SlowSteps;
 use super::totals::divide_totals;
 use super::{ChangeVerdict, ClassChange, ClassMove, ClassSide, Diff, DiffSide, DiffTotal, DiffUnit, MatchReason};
 use crate::analysis::events::TrackId;
 use crate::analysis::summary::CallRole;
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use std::cmp::Reverse;
 
 /// The share of events or time that must be elsewhere for a class to have moved.
@@ -25,38 +26,30 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     // Fewer steps than that show no spread.
     let has_steps = a.steps().min(b.steps()) >= MIN_VALUES as u64;
     let pairs = match_classes(a, b);
-    let comparison = Comparison { a, b, has_steps, renamed: match_streams(a, b) };
-    let estimates: Vec<_> = pairs.iter().map(|pair| comparison.class_estimates(pair)).collect();
-    let ratios: Vec<_> = estimates.iter().map(ClassEstimates::ratio).collect();
-    let [of_host, of_devices] = comparison.drifts(&pairs, &ratios);
-    let drift = |pair: &ClassPair| if comparison.kind(pair).is_on_device() { of_devices } else { of_host };
-    let total_ratio = log_ratio(a.estimate_total(has_steps), b.estimate_total(has_steps));
-    let all = pairs.iter().zip(&ratios).map(|(pair, ratio)| Some(((*ratio)?, drift(pair))));
-    let all: Vec<_> = all.chain([total_ratio.map(|ratio| (ratio, of_host.covering(of_devices)))]).collect();
-    let slow: Vec<_> = pairs.iter().map(|pair| comparison.slow_steps(pair, threshold_percent)).collect();
+    let names = [a, b].map(|side| side.classes.iter().map(|class| class.name).collect());
+    let comparison = Comparison { a, b, has_steps, renamed: match_streams(a, b), names };
+    let values: Vec<ClassValues> = pairs.iter().map(|pair| comparison.class_values(pair)).collect();
+    let (ratios, [of_host, of_devices]) = comparison.ratios(&pairs, &values);
     let slow_total = SlowSteps::new(&[a.step_lengths(), b.step_lengths()]).filter(|_| has_steps);
-    let slow: Vec<_> = slow.into_iter().chain([slow_total]).collect();
-    let tests = test_ratios(&all, threshold_percent / 100.0);
-    let mut tests = with_slow_steps(tests, &slow, threshold_percent);
-    if [of_host, of_devices].iter().any(|drift| drift.change_percent().abs() >= threshold_percent) {
-        // A wait ends with the device's work, and begins when the host is done.
-        let waits = pairs.iter().zip(&mut tests).filter(|(pair, _)| comparison.is_wait(pair));
-        waits.for_each(|(_, test)| test.share_drift());
-    }
-    comparison.doubt_host(&pairs, &mut tests, of_host);
+    let total = RatioTest { ratio: comparison.total_ratio(of_host.covering(of_devices)), slow: slow_total };
+    let tests = pairs.iter().zip(ratios);
+    let tests: Vec<_> = tests.map(|(pair, ratio)| RatioTest { ratio, slow: comparison.slow_steps(pair) }).collect();
+    let (mut results, mut total_result) = test_all(&tests, &total, threshold_percent);
+    comparison.share_drift(&pairs, &mut results, of_host, of_devices, threshold_percent);
 
-    let class_change = |((pair, test), estimates)| comparison.class_change(pair, test, estimates, threshold_percent);
-    let mut classes: Vec<ClassChange> = pairs.iter().zip(&tests).zip(&estimates).map(class_change).collect();
+    let class_change = |((pair, result), values)| comparison.class_change(pair, result, values, threshold_percent);
+    let mut classes: Vec<ClassChange> = pairs.iter().zip(&results).zip(&values).map(class_change).collect();
+    comparison.doubt_total(&classes, &mut total_result);
     let ([a_ns, b_ns], parts) = divide_totals((a, b), &pairs, &classes, has_steps);
     let change_ns = |change: &ClassChange| Reverse(change.change_ns().unsigned_abs());
     classes.sort_by(|a, b| {
         let key = |change: &ClassChange| (!change.verdict.is_change(), change_ns(change));
         key(a).cmp(&key(b)).then_with(|| (a.name(), a.kind).cmp(&(b.name(), b.kind)))
     });
-    let test = tests.last().cloned().unwrap_or_default();
+    let result = total_result;
     let is_known = comparison.mean_change_percent(a_ns, b_ns) < threshold_percent;
-    let slow_steps = slow_total.filter(|slow| test.slow.is_some() || is_untrimmed(&test, slow, threshold_percent));
-    let verdict = test.verdict.unwrap_or(if is_known { ChangeVerdict::Same } else { ChangeVerdict::TooFew });
+    let slow_steps = slow_total.filter(|slow| result.slow.is_some() || is_untrimmed(&result, slow, threshold_percent));
+    let verdict = result.verdict.unwrap_or(if is_known { ChangeVerdict::Same } else { ChangeVerdict::TooFew });
     let side = |side: &MergedSide<'_>| DiffSide {
         traces: side.profiles.len() as u64,
         steps: side.steps(),
@@ -72,8 +65,8 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
             b_ns,
             verdict,
             slow_steps: slow_steps.map(|slow| slow.shares),
-            change_percent: test.change_percent,
-            probability: test.probability,
+            change_percent: result.change_percent,
+            probability: result.probability,
         },
         parts,
         classes,
@@ -83,9 +76,39 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     }
 }
 
-/// The result of a test of one ratio; nothing if there are too few values.
-#[derive(Clone, Debug, Default)]
+/// The change of a class or the total: what is tested.
+#[derive(Clone, Copy, Debug, Default)]
 struct RatioTest {
+    ratio: Option<TestedRatio>,
+    slow: Option<SlowSteps>,
+}
+
+/// A ratio with several kinds of spread.
+#[derive(Clone, Copy, Debug)]
+struct TestedRatio {
+    /// With its own spread.
+    own: LogRatio,
+    /// Without the drift of its place.
+    left: LogRatio,
+    /// With its own spread and the one that all classes of a run share, if there are enough runs to show it.
+    whole: Option<LogRatio>,
+}
+
+impl TestedRatio {
+    /// Returns whether it exceeds a relative change.
+    fn exceeds(ratio: &LogRatio, threshold: f64) -> bool {
+        ratio.change().abs() >= threshold && ratio.change() != 0.0
+    }
+
+    /// Returns whether fast values did not change, which several runs show as their spread.
+    fn is_of_neighbours(&self) -> bool {
+        self.whole.is_none() && !self.own.is_of_all_values()
+    }
+}
+
+/// The result of a test; nothing if there are too few values.
+#[derive(Clone, Debug, Default)]
+struct TestResult {
     verdict: Option<ChangeVerdict>,
     change_percent: Option<f64>,
     probability: Option<f64>,
@@ -93,7 +116,7 @@ struct RatioTest {
     slow: Option<SlowSteps>,
 }
 
-impl RatioTest {
+impl TestResult {
     /// Counts a change as drift.
     fn share_drift(&mut self) {
         if self.verdict.is_some_and(ChangeVerdict::is_change) {
@@ -102,96 +125,132 @@ impl RatioTest {
     }
 }
 
-/// Returns whether the mean changed by at least the threshold, and the trimmed mean by less than half as much.
-fn is_untrimmed(test: &RatioTest, slow: &SlowSteps, threshold_percent: f64) -> bool {
-    let [a, b] = slow.means;
-    let (mean, trimmed) = ((b - a) * 100.0 / a.max(1.0), test.change_percent.unwrap_or(0.0));
-    mean.abs() >= threshold_percent && mean != 0.0 && trimmed * mean < 0.5 * mean * mean
+/// Returns whether the mean changed by at least the threshold, and the trimmed mean, if it is known, by less than half as much.
+fn is_untrimmed(result: &TestResult, slow: &SlowSteps, threshold_percent: f64) -> bool {
+    let ([a, b], [share_a, share_b]) = (slow.means, slow.shares);
+    let mean = (b - a) * 100.0 / a.max(1.0);
+    let exceeds = mean.abs() >= threshold_percent && mean != 0.0 && share_a != share_b;
+    result.change_percent.is_some_and(|trimmed| exceeds && trimmed * mean < 0.5 * mean * mean)
 }
 
-/// Tests the shares of slow steps: they decide where trimmed means do not.
-fn with_slow_steps(mut tests: Vec<RatioTest>, slow: &[Option<SlowSteps>], threshold_percent: f64) -> Vec<RatioTest> {
-    let known: Vec<f64> = slow.iter().flatten().map(|slow| slow.probability).collect();
+/// Tests all classes, and the total.
+fn test_all(tests: &[RatioTest], total: &RatioTest, threshold_percent: f64) -> (Vec<TestResult>, TestResult) {
+    let decide = |tests: &[RatioTest]| {
+        let results = tests.iter().zip(correct_tests(tests));
+        results.map(|(test, probabilities)| test.decide(probabilities, threshold_percent)).collect::<Vec<_>>()
+    };
+    (decide(tests), decide(std::slice::from_ref(total)).pop().unwrap_or_default())
+}
+
+/// The probabilities of the tests of one class, corrected for the number of all tests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Probabilities {
+    left: f64,
+    whole: f64,
+    slow: f64,
+    /// Of its own spread: decides nothing but what counts as drift.
+    own: f64,
+}
+
+/// A third of the false alarms that are accepted is for means of classes, one for their slow steps, and one for the total.
+const FAMILIES: f64 = 3.0;
+
+fn correct_tests(tests: &[RatioTest]) -> Vec<Probabilities> {
+    let of_ratios = |ratio: fn(&TestedRatio) -> Option<LogRatio>| {
+        let found = tests.iter().map(|test| Some(ratio(test.ratio.as_ref()?)?.probability()));
+        found.collect::<Vec<Option<f64>>>()
+    };
+    let [left, whole, own] =
+        [of_ratios(|ratio| Some(ratio.left)), of_ratios(|ratio| ratio.whole), of_ratios(|ratio| Some(ratio.own))];
+    let means = correct_known(&[left, whole].concat());
+    let slow = correct_known(&tests.iter().map(|test| test.slow.map(|slow| slow.probability)).collect::<Vec<_>>());
+    let own = correct_known(&own);
+    let in_family = |corrected: &[f64], at: usize| corrected.get(at).map_or(1.0, |found| (FAMILIES * found).min(1.0));
+    let of_test = |at: usize| Probabilities {
+        left: in_family(&means, at),
+        whole: in_family(&means, at + tests.len()),
+        slow: in_family(&slow, at),
+        own: own.get(at).copied().unwrap_or(1.0),
+    };
+    (0..tests.len()).map(of_test).collect()
+}
+
+/// Corrects the known probabilities for their number; others are 1.
+fn correct_known(probabilities: &[Option<f64>]) -> Vec<f64> {
+    let known: Vec<f64> = probabilities.iter().flatten().copied().collect();
     let mut corrected = correct_for_number(&known).into_iter();
-    for (test, slow) in tests.iter_mut().zip(slow) {
-        let Some((slow, probability)) = slow.and_then(|slow| Some((slow, corrected.next()?))) else { continue };
+    probabilities.iter().map(|known| known.and_then(|_| corrected.next()).unwrap_or(1.0)).collect()
+}
+
+impl RatioTest {
+    /// Decides by the trimmed means; if they do not tell, by the share of slow steps.
+    fn decide(&self, probabilities: Probabilities, threshold_percent: f64) -> TestResult {
+        let result =
+            self.ratio.map_or_else(TestResult::default, |ratio| ratio.decide(probabilities, threshold_percent / 100.0));
+        let Some(slow) = self.slow else { return result };
         let change = slow.change().map(|change| change * 100.0).filter(|change| change.abs() >= threshold_percent);
-        let is_decided = test.verdict == Some(ChangeVerdict::Drift)
-            || test.verdict.is_some_and(|verdict| verdict.is_change() && !is_untrimmed(test, &slow, threshold_percent));
-        if let Some(change) = change.filter(|_| probability < FALSE_ALARM && !is_decided) {
-            let verdict = if change > 0.0 { ChangeVerdict::Slower } else { ChangeVerdict::Faster };
-            *test = RatioTest {
-                verdict: Some(verdict),
+        let is_decided = result.verdict == Some(ChangeVerdict::Drift)
+            || result
+                .verdict
+                .is_some_and(|verdict| verdict.is_change() && !is_untrimmed(&result, &slow, threshold_percent));
+        match change.filter(|_| probabilities.slow < FALSE_ALARM && !is_decided) {
+            Some(change) => TestResult {
+                verdict: Some(direction(change)),
                 change_percent: Some(change),
-                probability: Some(probability),
+                probability: Some(probabilities.slow),
                 slow: Some(slow),
-            };
+            },
+            None => result,
         }
     }
-    tests
 }
 
-/// Tests all ratios together: first with the drift of their place, which a change must exceed, then without.
-fn test_ratios(all: &[Option<(LogRatio, Drift)>], threshold: f64) -> Vec<RatioTest> {
-    let known: Vec<(LogRatio, Drift)> = all.iter().flatten().copied().collect();
-    let left: Vec<LogRatio> = known.iter().map(|(ratio, drift)| ratio.without_drift(drift)).collect();
-    let corrected = |ratios: &mut dyn Iterator<Item = LogRatio>| {
-        correct_for_number(&ratios.map(|ratio| ratio.probability()).collect::<Vec<_>>())
-    };
-    let with_drift = corrected(&mut left.iter().copied());
-    let without_drift = corrected(&mut known.iter().map(|(ratio, _)| *ratio));
-    let mut tests = known.iter().zip(&left).zip(with_drift.iter().zip(&without_drift)).map(
-        |(((ratio, drift), left), (probability, plain))| {
-            let exceeds = |ratio: &LogRatio| ratio.change().abs() >= threshold && ratio.change() != 0.0;
-            let verdict = match () {
-                () if !exceeds(ratio) => ChangeVerdict::Same,
-                // With several runs, neighbours show in the spread of runs.
-                () if *drift != Drift::NONE && !ratio.is_of_all_values() => ChangeVerdict::Noise,
-                () if exceeds(left) && *probability < FALSE_ALARM => {
-                    if ratio.value > 0.0 {
-                        ChangeVerdict::Slower
-                    } else {
-                        ChangeVerdict::Faster
-                    }
-                }
-                () if *plain < FALSE_ALARM => ChangeVerdict::Drift,
-                () => ChangeVerdict::Noise,
-            };
-            let change_percent = Some(ratio.change() * 100.0);
-            RatioTest { verdict: Some(verdict), change_percent, probability: Some(*probability), slow: None }
-        },
-    );
-    all.iter().map(|known| known.and_then(|_| tests.next()).unwrap_or_default()).collect()
+impl TestedRatio {
+    /// Decides what a change is: real if it exceeds the drift of its place, or what runs differ by.
+    fn decide(&self, probabilities: Probabilities, threshold: f64) -> TestResult {
+        let exceeds = |ratio: &LogRatio| TestedRatio::exceeds(ratio, threshold);
+        let Probabilities { left, whole, own, .. } = probabilities;
+        let verdict = match () {
+            () if !exceeds(&self.own) => ChangeVerdict::Same,
+            () if self.is_of_neighbours() => ChangeVerdict::Noise,
+            () if whole < FALSE_ALARM || (exceeds(&self.left) && left < FALSE_ALARM) => direction(self.own.value),
+            () if own < FALSE_ALARM => ChangeVerdict::Drift,
+            () => ChangeVerdict::Noise,
+        };
+        TestResult {
+            verdict: Some(verdict),
+            change_percent: Some(self.own.change() * 100.0),
+            probability: Some(left.min(whole)),
+            slow: None,
+        }
+    }
 }
 
-fn log_ratio(a: Option<Estimate>, b: Option<Estimate>) -> Option<LogRatio> {
-    Some(LogRatio::new(&a?, &b?))
+fn direction(change: f64) -> ChangeVerdict {
+    if change > 0.0 { ChangeVerdict::Slower } else { ChangeVerdict::Faster }
 }
 
 /// The share of steps in which a class must occur for its absence on the other side, and its typical time, to count.
 const MOST_STEPS: f64 = 0.5;
 
-/// The means of both sides of a class, if there are enough values.
-#[derive(Clone, Copy, Debug, Default)]
-struct ClassEstimates {
-    means: [Option<Estimate>; 2],
-    /// The share of steps in which it occurs, on both sides, if the means are of these and it occurs in most.
+/// The times of both sides of a class.
+#[derive(Clone, Debug, Default)]
+struct ClassValues {
+    runs: RunValues,
+    /// The share of steps in which it occurs, on both sides, if the times are of these and it occurs in most.
     shares: Option<[f64; 2]>,
     /// The ratio of events that belong together, if both traces have the same number of them.
     paired: Option<LogRatio>,
 }
 
-impl ClassEstimates {
-    fn ratio(&self) -> Option<LogRatio> {
-        let [a, b] = self.means;
-        self.paired.or_else(|| log_ratio(a, b))
-    }
-
-    /// Returns the trimmed mean of the steps of a side in which it occurs, times their share.
+impl ClassValues {
+    /// Returns the mean of the steps of a side in which it occurs, times their share.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
     fn typical_ns(&self, side: usize) -> Option<u64> {
-        let (mean, share) = (self.means.get(side).copied().flatten()?, *self.shares?.get(side)?);
-        Some((mean.mean * share).round() as u64)
+        let share = *self.shares?.get(side)?;
+        let logs: Vec<f64> = self.runs.get(side)?.iter().flatten().map(Estimate::log).collect();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        (!logs.is_empty()).then(|| (mean.exp() * share).round() as u64)
     }
 }
 
@@ -202,6 +261,8 @@ struct Comparison<'c, 'p> {
     has_steps: bool,
     /// The streams of the first side that have another number on the second.
     renamed: HashMap<Stream, Stream>,
+    /// The names of the classes of both sides.
+    names: [HashSet<&'p str>; 2],
 }
 
 /// A device and a stream.
@@ -240,50 +301,99 @@ impl Comparison<'_, '_> {
         usize::from(self.kind(pair).is_on_device())
     }
 
-    /// Counts changes as drift that one run a side does not tell from what the machine did: of the host's classes if they scatter widely,
-    /// and of the total, the last test, if no work of a device explains it.
-    fn doubt_host(&self, pairs: &[ClassPair], tests: &mut [RatioTest], of_host: Drift) {
-        if self.has_runs() {
-            return;
-        }
-        let is_change = |test: &RatioTest| test.verdict.is_some_and(ChangeVerdict::is_change);
-        let has_work =
-            pairs.iter().zip(&*tests).any(|(pair, test)| self.kind(pair) == ClassKind::Work && is_change(test));
-        if let Some((total, of_classes)) = tests.split_last_mut() {
-            if of_host.is_wide {
-                let of_host = pairs.iter().zip(of_classes).filter(|(pair, _)| self.kind(pair) != ClassKind::Work);
-                of_host.for_each(|(_, test)| test.share_drift());
-            }
-            if !has_work {
-                total.share_drift();
-            }
+    /// Counts changes as drift that few runs do not tell from what the machine did: waits for a device whose work or host drifted, and
+    /// the host's classes if they scatter widely.
+    fn share_drift(
+        &self,
+        pairs: &[ClassPair],
+        results: &mut [TestResult],
+        host: Drift,
+        devices: Drift,
+        threshold: f64,
+    ) {
+        // A wait ends with the device's work, and begins when the host is done.
+        let has_drift = [host, devices].iter().any(|drift| drift.change_percent().abs() >= threshold);
+        let is_doubtful = |pair: &ClassPair| {
+            (has_drift && self.is_wait(pair)) || (host.is_wide && self.kind(pair) != ClassKind::Work)
+        };
+        if !self.has_runs() {
+            let doubtful = pairs.iter().zip(results).filter(|(pair, _)| is_doubtful(pair));
+            doubtful.for_each(|(_, result)| result.share_drift());
         }
     }
 
-    /// Estimates the mean times of both sides of a pair: in a step, or of one event.
-    fn class_estimates(&self, pair: &ClassPair) -> ClassEstimates {
-        let none = ClassEstimates::default();
+    /// Counts a change of the total as drift if there are few runs and no work of a device explains it.
+    fn doubt_total(&self, classes: &[ClassChange], total: &mut TestResult) {
+        use ChangeVerdict as V;
+        let is_slower = total.change_percent.is_some_and(|percent| percent > 0.0);
+        let reasons = if is_slower { [V::Slower, V::New] } else { [V::Faster, V::Gone] };
+        let explains = |change: &ClassChange| change.kind == ClassKind::Work && reasons.contains(&change.verdict);
+        if !self.has_runs() && !classes.iter().any(explains) {
+            total.share_drift();
+        }
+    }
+
+    /// Returns the times of both sides of a pair, by run: of steps, or of events.
+    fn class_values(&self, pair: &ClassPair) -> ClassValues {
+        let none = ClassValues::default();
         if pair.a.is_empty() || pair.b.is_empty() {
             return none;
         }
-        let shares = [(self.a, &pair.a), (self.b, &pair.b)].map(|(side, list)| side.step_share(list));
-        let means = if self.has_steps && shares.iter().any(|share| *share > 0.0) {
+        let series = [self.a.step_series(&pair.a), self.b.step_series(&pair.b)];
+        let shares = series.each_ref().map(|runs| occurring_share(runs));
+        if self.has_steps && shares.iter().any(|share| *share > 0.0) {
             // Steps without it count with their share, by `SlowSteps`: as a time of 0 they would hide a change.
-            let means = [self.a.estimate_steps(&pair.a), self.b.estimate_steps(&pair.b)];
-            if shares.iter().any(|share| *share >= MOST_STEPS) && means.iter().all(Option::is_some) {
-                return ClassEstimates { means, shares: Some(shares), ..none };
+            let runs = series.map(|runs| Estimate::from_runs(runs.iter().map(|run| run.times().collect())));
+            let is_frequent = shares.iter().any(|share| *share >= MOST_STEPS);
+            return ClassValues { runs, shares: Some(shares).filter(|_| is_frequent), ..none };
+        }
+        if let (Some((number_a, a)), Some((number_b, b))) =
+            (self.a.event_sequence(&pair.a), self.b.event_sequence(&pair.b))
+            && number_a == number_b
+        {
+            return ClassValues { paired: LogRatio::from_pairs(&a, &b), ..none };
+        }
+        ClassValues { runs: [self.a.estimate_occurrences(&pair.a), self.b.estimate_occurrences(&pair.b)], ..none }
+    }
+
+    /// Returns the ratios of all pairs, and the drift of the host and of devices.
+    fn ratios(&self, pairs: &[ClassPair], values: &[ClassValues]) -> (Vec<Option<TestedRatio>>, [Drift; 2]) {
+        let mut ratios = vec![None; pairs.len()];
+        let drifts = [(0, HOST_RUN_DEVIATION), (1, DEVICE_RUN_DEVIATION)].map(|(place, expected)| {
+            let of_place = || pairs.iter().zip(values).enumerate().filter(|(_, (pair, _))| self.place(pair) == place);
+            // An annotation on a device contains the work.
+            let is_exclusive = |pair: &ClassPair| self.kind(pair) != ClassKind::DeviceAnnotation;
+            let exclusive = of_place().filter(|(_, (pair, _))| is_exclusive(pair));
+            let spread = RunSpread::new(exclusive.map(|(_, (_, values))| &values.runs));
+            let own: Vec<_> = of_place()
+                .filter_map(|(at, (pair, values))| {
+                    Some((at, self.kind(pair), values.paired.or_else(|| spread.ratio(&values.runs))?, values))
+                })
+                .collect();
+            let exclusive = own.iter().filter(|(_, kind, ..)| *kind != ClassKind::DeviceAnnotation);
+            let exclusive: Vec<_> = exclusive.map(|(_, kind, ratio, _)| (*kind, *ratio)).collect();
+            let drift = Drift::from_ratios(&exclusive, expected * self.run_share().sqrt());
+            for (at, _, own, values) in own {
+                let whole = self.has_runs().then(|| spread.with_shared(own, &values.runs));
+                let tested = TestedRatio { own, left: own.without_drift(&drift), whole };
+                ratios.get_mut(at).into_iter().for_each(|ratio| *ratio = Some(tested));
             }
-            means
-        } else {
-            if let (Some((number_a, a)), Some((number_b, b))) =
-                (self.a.event_sequence(&pair.a), self.b.event_sequence(&pair.b))
-                && number_a == number_b
-            {
-                return ClassEstimates { paired: LogRatio::from_pairs(&a, &b), ..none };
-            }
-            [self.a.estimate_occurrences(&pair.a), self.b.estimate_occurrences(&pair.b)]
-        };
-        ClassEstimates { means, ..none }
+            drift
+        });
+        (ratios, drifts)
+    }
+
+    /// Returns the ratio of the mean steps or traces.
+    fn total_ratio(&self, drift: Drift) -> Option<TestedRatio> {
+        let values = [self.a, self.b].map(|side| side.estimate_total(self.has_steps));
+        let own = RunSpread::new([&values].into_iter()).ratio(&values)?;
+        Some(TestedRatio { own, left: own.without_drift(&drift), whole: self.has_runs().then_some(own) })
+    }
+
+    /// Returns the variance of a difference of two sides, in terms of that of two runs.
+    #[expect(clippy::cast_precision_loss, reason = "a number of runs")]
+    fn run_share(&self) -> f64 {
+        [self.a, self.b].iter().map(|side| 0.5 / side.runs().max(1) as f64).sum()
     }
 
     /// Returns whether both sides have enough runs to show how runs differ.
@@ -291,28 +401,10 @@ impl Comparison<'_, '_> {
         self.a.runs().min(self.b.runs()) >= MIN_VALUES
     }
 
-    /// Compares the shares of slow steps, if the mean changed by at least the threshold.
-    fn slow_steps(&self, pair: &ClassPair, threshold_percent: f64) -> Option<SlowSteps> {
-        let slow =
-            SlowSteps::new(&[self.a.step_times(&pair.a), self.b.step_times(&pair.b)]).filter(|_| self.has_steps)?;
-        let is_told = self.has_runs() || self.kind(pair) == ClassKind::Work;
-        slow.change().filter(|change| is_told && change.abs() * 100.0 >= threshold_percent).map(|_| slow)
-    }
-
-    /// Returns the drift of the host and of devices; none if both sides have enough runs to show how runs differ.
-    fn drifts(&self, pairs: &[ClassPair], ratios: &[Option<LogRatio>]) -> [Drift; 2] {
-        if self.has_runs() {
-            return [Drift::NONE; 2];
-        }
-        [(0, HOST_RUN_DEVIATION), (1, DEVICE_RUN_DEVIATION)].map(|(place, expected)| {
-            let of_place = pairs.iter().zip(ratios).filter(|(pair, _)| self.place(pair) == place);
-            // An annotation on a device contains the work.
-            let exclusive = of_place.filter(|(pair, _)| self.kind(pair) != ClassKind::DeviceAnnotation);
-            Drift::from_ratios(
-                &exclusive.filter_map(|(pair, ratio)| Some((self.kind(pair), (*ratio)?))).collect::<Vec<_>>(),
-                expected,
-            )
-        })
+    /// Compares the shares of slow steps. Few runs do not tell slow steps of the host from the machine's load.
+    fn slow_steps(&self, pair: &ClassPair) -> Option<SlowSteps> {
+        let is_told = self.has_steps && (self.has_runs() || self.kind(pair) == ClassKind::Work);
+        is_told.then(|| SlowSteps::new(&[self.a.step_series(&pair.a), self.b.step_series(&pair.b)]))?
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a share")]
@@ -323,18 +415,19 @@ impl Comparison<'_, '_> {
     fn class_change(
         &self,
         pair: &ClassPair,
-        test: &RatioTest,
-        estimates: &ClassEstimates,
+        test: &TestResult,
+        values: &ClassValues,
         threshold_percent: f64,
     ) -> ClassChange {
         // Trimmed means hide slow steps.
-        let typical = |side| estimates.typical_ns(side).filter(|_| test.slow.is_none());
+        let typical = |side| values.typical_ns(side).filter(|_| test.slow.is_none());
         let figures = |side: &MergedSide<'_>, list: &[u32], number| {
             let figures = || ClassSide { typical_ns: typical(number), ..side.figures(list, self.has_steps) };
             (!list.is_empty()).then(figures)
         };
         let (a, b) = (figures(self.a, &pair.a, 0), figures(self.b, &pair.b, 1));
-        let mut moves = if a.is_some() && b.is_some() { self.moves(pair, threshold_percent) } else { Vec::new() };
+        let has_both = a.is_some() && b.is_some();
+        let mut moves = if has_both { self.moves(pair, threshold_percent) } else { Vec::new() };
         let is_same_time =
             |a: &ClassSide, b: &ClassSide| self.mean_change_percent(a.mean_ns, b.mean_ns) < threshold_percent;
         let verdict = match (&a, &b) {
@@ -350,11 +443,8 @@ impl Comparison<'_, '_> {
                 None => ChangeVerdict::TooFew,
             },
         };
-        moves.extend(
-            test.slow
-                .filter(|_| a.is_some() && b.is_some())
-                .map(|SlowSteps { shares: [a, b], .. }| ClassMove::SlowSteps(a, b)),
-        );
+        let slow = test.slow.filter(|_| has_both);
+        moves.extend(slow.map(|SlowSteps { shares: [a, b], .. }| ClassMove::SlowSteps(a, b)));
         let class = pair.b.first().and_then(|class| self.b.classes.get(*class as usize));
         let class = class.or_else(|| self.a.classes.get(*pair.a.first()? as usize));
         ClassChange {
@@ -364,7 +454,7 @@ impl Comparison<'_, '_> {
             b,
             matched: pair.matched,
             verdict,
-            change_percent: test.change_percent,
+            change_percent: test.change_percent.filter(|_| has_both),
             probability: test.probability,
             moves,
         }
@@ -380,10 +470,10 @@ impl Comparison<'_, '_> {
         is_same_count && (each(a) - each(b)).abs() < resolution
     }
 
-    /// Returns whether the absence of a class on the other side is no chance: it occurs in most steps, or outside of steps.
+    /// Returns whether the absence of a class on the other side is no chance: it occurs in most steps, or outside of steps in most runs.
     fn is_frequent(&self, side: &MergedSide<'_>, list: &[u32]) -> bool {
-        let share = side.step_share(list);
-        !self.has_steps || share == 0.0 || share >= MOST_STEPS
+        let share = if self.has_steps { occurring_share(&side.step_series(list)) } else { 0.0 };
+        if share == 0.0 { side.run_share(list) >= MOST_STEPS } else { share >= MOST_STEPS }
     }
 
     fn moves(&self, pair: &ClassPair, threshold_percent: f64) -> Vec<ClassMove> {
@@ -407,11 +497,11 @@ impl Comparison<'_, '_> {
             shares
         };
         let (a, b) = (named(self.a, &pair.a), named(self.b, &pair.b));
-        let known =
-            |side: &MergedSide<'_>, name: &str| name.is_empty() || side.classes.iter().any(|class| class.name == name);
+        let [of_a, of_b] = &self.names;
+        let is_known = |names: &HashSet<&str>, name: &str| name.is_empty() || names.contains(name);
         let (before, after) = moved_most(&a, &b)?;
         // If one side lacks the operation, the operation is new or gone, or has another name.
-        (known(self.b, &before) && known(self.a, &after)).then_some(ClassMove::Parent(before, after))
+        (is_known(of_b, &before) && is_known(of_a, &after)).then_some(ClassMove::Parent(before, after))
     }
 
     /// Finds another stream.
@@ -429,15 +519,15 @@ impl Comparison<'_, '_> {
     }
 
     /// Finds another number of events in a step, if the numbers of both sides do not overlap.
-    #[expect(clippy::cast_precision_loss, reason = "a number of events")]
     fn count_move(&self, pair: &ClassPair, threshold_percent: f64) -> Option<ClassMove> {
         if !self.has_steps {
             return None;
         }
-        let ([low_a, a, high_a], [low_b, b, high_b]) = (self.a.step_counts(&pair.a)?, self.b.step_counts(&pair.b)?);
+        let counts = |side: &MergedSide<'_>, list: &[u32]| step_counts(&side.step_series(list));
+        let ([low_a, a, high_a], [low_b, b, high_b]) = (counts(self.a, &pair.a)?, counts(self.b, &pair.b)?);
         let is_apart = high_a < low_b || high_b < low_a;
-        let exceeds = self.mean_change_percent(a, b) >= threshold_percent;
-        (is_apart && exceeds).then_some(ClassMove::Count(a as f64, b as f64))
+        let exceeds = (b - a).abs() * 100.0 >= threshold_percent * a.max(1.0);
+        (is_apart && exceeds).then_some(ClassMove::Count(a, b))
     }
 }
 

@@ -1,0 +1,240 @@
+//! How runs differ: the variance of each class between runs.
+//!
+//! The logarithm of a class's mean in a run is that of its side, plus what all classes of the run share (its clock, the load of the machine),
+//! plus the class's own deviation. Both sides have the same variances, so those of both sides are pooled:
+//!
+//! 1. The shared deviation of a run is the median over classes of what they differ from the mean of their side.
+//! 2. What is left of each class has its own variance. A few runs show it poorly.
+//! 3. So classes inform each other: each variance is drawn towards that of a typical class, which counts as if it were shown by so many more
+//!    runs as the variances of classes resemble each other (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential
+//!    expression in microarray experiments").
+//!
+//! A change of one class is compared with its own variance, a change of all with the shared one. One run a side shows neither: then the spread
+//! of its steps decides, and that of classes (`Drift`).
+
+use super::noise::{Estimate, LogRatio, median};
+use std::array;
+
+/// The estimates of a class by side and run; `None` for runs without it.
+pub(super) type RunValues = [Vec<Option<Estimate>>; 2];
+
+/// The fewest classes that show what runs share, and a typical variance.
+const MIN_CLASSES: usize = 10;
+
+/// The spread between runs of the classes of one place, the host or devices.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunSpread {
+    /// The deviation that all classes of a run share, by side and run.
+    shared: [Vec<f64>; 2],
+    /// The variance of that deviation.
+    pub(super) shared_variance: f64,
+    /// The runs of both sides less two: the degrees of freedom of variances between runs; 0 for one run a side.
+    pub(super) freedom: f64,
+    typical: TypicalVariance,
+}
+
+impl RunSpread {
+    /// Estimates the spread that classes show. Few classes are each for themselves.
+    pub(super) fn new<'v>(classes: impl Iterator<Item = &'v RunValues>) -> RunSpread {
+        let classes: Vec<&RunValues> = classes.collect();
+        let mut spread = RunSpread::default();
+        spread.freedom = classes.iter().map(|values| spread.own_squares(values).1).fold(0.0, f64::max);
+        if classes.len() < MIN_CLASSES || spread.freedom < 1.0 {
+            return spread;
+        }
+        spread.shared = array::from_fn(|side| shared_deviations(&classes, side));
+        spread.shared_variance =
+            spread.shared.iter().flatten().map(|shared| shared * shared).sum::<f64>() / spread.freedom;
+        let own = classes.iter().map(|values| spread.own_squares(values));
+        spread.typical = TypicalVariance::from_variances(
+            &own.filter(|(squares, freedom)| *squares > 0.0 && *freedom >= 1.0)
+                .map(|(squares, freedom)| (squares / freedom, freedom))
+                .collect::<Vec<_>>(),
+        );
+        spread
+    }
+
+    /// Returns the ratio of the means of both sides, with the class's own spread; `None` if there are too few runs or values.
+    pub(super) fn ratio(&self, values: &RunValues) -> Option<LogRatio> {
+        let sides = values.each_ref().map(|runs| runs.iter().flatten().copied().collect::<Vec<Estimate>>());
+        if self.freedom < 1.0 {
+            return LogRatio::new(sides[0].first()?, sides[1].first()?);
+        }
+        let (squares, own) = self.own_squares(values);
+        let typical = &self.typical;
+        let freedom = own + typical.freedom;
+        let mean = |side: &[Estimate], of: fn(&Estimate) -> f64| side.iter().map(of).sum::<f64>() / side.len() as f64;
+        let change = |of: fn(&Estimate) -> f64| mean(&sides[1], of) - mean(&sides[0], of);
+        let variance = run_share(values) * (squares + typical.freedom * typical.variance) / freedom;
+        // Runs that agree by chance are not more precise than their steps.
+        let of_steps: f64 = sides.iter().map(|side| mean(side, Estimate::log_variance) / side.len() as f64).sum();
+        let is_known = freedom >= 1.0 && sides.iter().all(|side| !side.is_empty());
+        is_known.then(|| LogRatio {
+            value: change(Estimate::log),
+            variance: variance.max(of_steps),
+            freedom,
+            low: change(|run| run.low.max(1.0).ln()),
+        })
+    }
+
+    /// Adds the spread of what all classes of a run share.
+    pub(super) fn with_shared(&self, ratio: LogRatio, values: &RunValues) -> LogRatio {
+        ratio.with_spread(run_share(values) * self.shared_variance, self.freedom)
+    }
+
+    /// Returns the sum of the squares of a class's own deviations, and their degrees of freedom.
+    fn own_squares(&self, values: &RunValues) -> (f64, f64) {
+        let of_side = |(runs, shared): (&Vec<Option<Estimate>>, &Vec<f64>)| {
+            let own = runs
+                .iter()
+                .enumerate()
+                .filter_map(|(run, found)| Some(found.as_ref()?.log() - shared.get(run).copied().unwrap_or(0.0)));
+            let own: Vec<f64> = own.collect();
+            let mean = own.iter().sum::<f64>() / own.len().max(1) as f64;
+            (own.iter().map(|own| (own - mean).powi(2)).sum::<f64>(), own.len().saturating_sub(1) as f64)
+        };
+        let sides = values.iter().zip(&self.shared).map(of_side);
+        sides.fold((0.0, 0.0), |sum, side| (sum.0 + side.0, sum.1 + side.1))
+    }
+}
+
+/// Returns the variance of a difference of two means of runs, in terms of that of a run.
+fn run_share(values: &RunValues) -> f64 {
+    values.iter().map(|runs| 1.0 / runs.iter().flatten().count().max(1) as f64).sum()
+}
+
+/// Returns the median over classes of what they differ from their means, by run of a side.
+fn shared_deviations(classes: &[&RunValues], side: usize) -> Vec<f64> {
+    let of_class = |values: &&RunValues| {
+        let runs: Vec<Option<f64>> = values[side].iter().map(|run| run.map(|run| run.log())).collect();
+        let known: Vec<f64> = runs.iter().flatten().copied().collect();
+        let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+        // A single run does not differ from itself.
+        (known.len() > 1).then(|| runs.iter().map(|run| run.map(|log| log - mean)).collect::<Vec<_>>())
+    };
+    let deviations: Vec<Vec<Option<f64>>> = classes.iter().filter_map(of_class).collect();
+    let runs = deviations.iter().map(Vec::len).max().unwrap_or(0);
+    (0..runs).map(|run| median(deviations.iter().filter_map(|of_class| *of_class.get(run)?))).collect()
+}
+
+/// The variance of a typical class, and for how many degrees of freedom it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct TypicalVariance {
+    variance: f64,
+    freedom: f64,
+}
+
+impl TypicalVariance {
+    /// The degrees of freedom if variances do not differ by more than chance.
+    const MAX_FREEDOM: f64 = 1e6;
+
+    /// Fits a scaled inverse chi-squared distribution to variances and their degrees of freedom, by the mean and the variance of their
+    /// logarithms (Smyth 2004, section 6.2).
+    fn from_variances(found: &[(f64, f64)]) -> TypicalVariance {
+        if found.len() < MIN_CLASSES {
+            return TypicalVariance::default();
+        }
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / found.len() as f64;
+        let logs: Vec<f64> = found.iter().map(|(variance, freedom)| variance.ln() - log_chi_mean(*freedom)).collect();
+        let center = mean(&mut logs.iter().copied());
+        let spread =
+            mean(&mut logs.iter().map(|log| (log - center).powi(2))) * found.len() as f64 / (found.len() - 1) as f64;
+        let by_chance = mean(&mut found.iter().map(|(_, freedom)| trigamma(freedom / 2.0)));
+        let freedom = if spread > by_chance {
+            (2.0 * inverse_trigamma(spread - by_chance)).min(TypicalVariance::MAX_FREEDOM)
+        } else {
+            TypicalVariance::MAX_FREEDOM
+        };
+        TypicalVariance { variance: (center + log_chi_mean(freedom)).exp(), freedom }
+    }
+}
+
+/// Returns the mean logarithm of a variance that so many degrees of freedom show, if the true one is 1.
+fn log_chi_mean(freedom: f64) -> f64 {
+    digamma(freedom / 2.0) - (freedom / 2.0).ln()
+}
+
+/// Returns the derivative of the logarithm of the gamma function, for positive numbers (Abramowitz and Stegun 6.3.18).
+fn digamma(x: f64) -> f64 {
+    let (x, shift) = shift_up(x, |x| -1.0 / x);
+    let square = 1.0 / (x * x);
+    shift + x.ln() - 0.5 / x - square * (1.0 / 12.0 - square * (1.0 / 120.0 - square / 252.0))
+}
+
+/// Returns the derivative of [`digamma`] (Abramowitz and Stegun 6.4.12).
+fn trigamma(x: f64) -> f64 {
+    let (x, shift) = shift_up(x, |x| 1.0 / (x * x));
+    let square = 1.0 / (x * x);
+    shift + 1.0 / x + 0.5 * square + square / x * (1.0 / 6.0 - square * (1.0 / 30.0 - square / 42.0))
+}
+
+/// Moves a number to where the asymptotic series are exact enough, and sums what that changes.
+fn shift_up(mut x: f64, change: impl Fn(f64) -> f64) -> (f64, f64) {
+    let mut sum = 0.0;
+    while x < 10.0 {
+        sum += change(x);
+        x += 1.0;
+    }
+    (x, sum)
+}
+
+/// Returns the number whose [`trigamma`] this is, by bisection: it falls from infinity to 0.
+fn inverse_trigamma(value: f64) -> f64 {
+    let (mut low, mut high) = (1e-6f64, TypicalVariance::MAX_FREEDOM);
+    for _ in 0..100 {
+        let middle = (low * high).sqrt();
+        if trigamma(middle) > value { low = middle } else { high = middle }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derivatives_of_gamma_match_tables() {
+        for (x, first, second) in [(1.0, -0.577_215_664_9, 1.644_934_066_8), (0.5, -1.963_510_026_0, 4.934_802_200_5)] {
+            assert!((digamma(x) - first).abs() < 1e-9 && (trigamma(x) - second).abs() < 1e-9, "{x}");
+        }
+        for x in [0.01, 0.7, 5.0, 300.0] {
+            assert!((inverse_trigamma(trigamma(x)) / x - 1.0).abs() < 1e-6, "{x}");
+        }
+    }
+
+    fn run(mean: f64) -> Option<Estimate> {
+        Some(Estimate { mean, variance: 0.01, freedom: 20.0, low: mean, is_short: false })
+    }
+
+    #[test]
+    fn one_class_has_the_spread_of_its_runs() {
+        let near: RunValues = [vec![run(100.0), run(101.0)], vec![run(110.0), run(111.0)]];
+        let far: RunValues = [vec![run(100.0), run(120.0)], vec![run(110.0), run(132.0)]];
+        let [near, far] = [near, far].map(|values| RunSpread::new([&values].into_iter()).ratio(&values).unwrap());
+        assert!((far.value - 1.1f64.ln()).abs() < 1e-9 && near.freedom == 2.0 && far.freedom == 2.0);
+        assert!(near.probability() < 0.02 && far.probability() > 0.3, "{near:?} {far:?}");
+    }
+
+    #[test]
+    fn classes_share_the_deviation_of_a_run() {
+        // Twelve classes: each run has a clock of its own, and the classes differ by little beyond that.
+        let clocks = [[1.0, 1.1, 0.95], [1.05, 0.9, 1.12]];
+        let class = |number: u32| -> RunValues {
+            clocks.map(|side| {
+                let own = |at: u32| 1.0 + 0.001 * f64::from((number * 7 + at * 5) % 11);
+                side.iter().zip(0..).map(|(clock, at)| run(1e6 * clock * own(at))).collect()
+            })
+        };
+        let classes: Vec<RunValues> = (0..12).map(class).collect();
+        let spread = RunSpread::new(classes.iter());
+        assert!(spread.freedom == 4.0 && spread.shared_variance > 0.005, "{spread:?}");
+        assert!(spread.typical.freedom > 4.0 && spread.typical.variance < 1e-4, "{spread:?}");
+        let ratio = spread.ratio(&classes[0]).unwrap();
+        assert!(ratio.variance < 1e-4 && ratio.freedom > 8.0, "{ratio:?}");
+        assert!(spread.with_shared(ratio, &classes[0]).probability() > 0.5);
+        // A run that lacks the class does not take part.
+        let mut lacking = classes[0].clone();
+        lacking[1][2] = None;
+        assert!(spread.ratio(&lacking).unwrap().freedom < ratio.freedom);
+    }
+}
