@@ -66,6 +66,10 @@ pub(crate) fn run(arguments: &DiffArguments) -> ExitCode {
         }
         (a, b) => (a, b),
     };
+    if a.iter().chain(b).filter(|path| path.as_os_str() == "-").count() > 1 {
+        print_error(&"error: the standard input (-) is one trace: name it once");
+        return ExitCode::from(WRONG_ARGUMENTS);
+    }
     let Some((a, b)) = read_sides(a, b, &arguments.part) else { return ExitCode::FAILURE };
     let diff = DiffOptions::new().threshold_percent(arguments.threshold).compare(&a, &b);
     if arguments.json {
@@ -89,7 +93,11 @@ fn read_sides(a: &[PathBuf], b: &[PathBuf], part: &EventSelection) -> Option<(Ve
     let (mut profiles, mut is_complete) = (Vec::new(), true);
     let read = |path: &Path| part.read_events(path).map(|events| events.profile());
     for_each_trace(&traces, read, |_, profile| match profile {
-        Ok(profile) => profiles.push(profile),
+        Ok(profile) => {
+            profiles.push(profile);
+            let first = if profiles.len() > a.len() { a.len() } else { 0 };
+            profiles.get_mut(first..).into_iter().for_each(TraceProfile::keep_one_outline);
+        }
         Err(error) => {
             print_error(&error);
             is_complete = false;

@@ -64,7 +64,7 @@ pub struct Diff {
     pub parts: Vec<DiffPart>,
     /// All classes, sorted: what changed first, then by descending change of time.
     pub classes: Vec<ClassChange>,
-    /// The relative change that all classes of the host share, in percent; 0 if four or more runs a side show how they differ.
+    /// The relative change that most classes of the host share, in percent.
     pub host_drift_percent: f64,
     /// The same of devices.
     pub device_drift_percent: f64,
@@ -152,7 +152,7 @@ pub struct ClassChange {
     pub matched: MatchReason,
     /// What the change is.
     pub verdict: ChangeVerdict,
-    /// The relative change of the trimmed mean time, in percent. `None` if there are too few values, or only one side.
+    /// The relative change of the trimmed mean time, in percent. `None` if there are too few values, or one side lacks it.
     pub change_percent: Option<f64>,
     /// The probability of such a change by chance, corrected for the number of classes.
     pub probability: Option<f64>,
@@ -225,9 +225,9 @@ pub enum ChangeVerdict {
     Gone,
     /// It takes the same time elsewhere, or in another number of events.
     Moved,
-    /// It changed like all other classes of its place: a clock, the load of the machine, or the build.
+    /// It changed like most classes of its place, by no more than runs may differ: a clock, the load of the machine, or the build.
     Drift,
-    /// It changed by more than the threshold, which the spread of steps and files explains.
+    /// It changed by more than the threshold, which the spread of steps and runs explains.
     Noise,
     /// It changed by more than the threshold, but there are too few values to tell whether by chance.
     TooFew,
@@ -363,12 +363,15 @@ impl Diff {
         self.total.verdict == ChangeVerdict::Slower || self.slower().any(is_told)
     }
 
-    /// Returns whether the mean step or a class of the host is slower in a way that one run a side does not tell from a clock or the
+    /// Returns whether the mean step or a class of the host is slower in a way that few runs or values do not tell from a clock or the
     /// machine's load, and nothing [is slower](Diff::is_slower) beyond that.
     pub fn is_slower_alike(&self) -> bool {
         let total = &self.total;
-        let is_total =
-            total.verdict == ChangeVerdict::Drift && total.change_percent.is_some_and(|percent| percent > 0.0);
+        let is_total = match total.verdict {
+            ChangeVerdict::Drift => total.change_percent.is_some_and(|percent| percent > 0.0),
+            ChangeVerdict::TooFew => total.change_ns() > 0,
+            _ => false,
+        };
         !self.is_slower() && (is_total || self.slower().next().is_some())
     }
 
@@ -385,6 +388,12 @@ impl Diff {
     /// Returns what changed: slower, faster, new, gone and moved classes, by descending change of time.
     pub fn changes(&self) -> impl Iterator<Item = &ClassChange> {
         self.classes.iter().filter(|change| change.verdict.is_change())
+    }
+
+    /// Returns the name of the side that lacks the steps which the other one has.
+    fn side_without_steps(&self) -> Option<&'static str> {
+        let [has_a, has_b] = [self.a, self.b].map(|side| side.steps >= noise::MIN_VALUES as u64);
+        (has_a != has_b).then_some(if has_a { "B" } else { "A" })
     }
 
     /// Returns all figures as a JSON object of the schema "kineto-diff/1"; times are in microseconds with three decimals.

@@ -137,6 +137,27 @@ impl Batches {
     }
 }
 
+impl TraceProfile {
+    /// Drops what only the first trace of a side needs: the outlines of all others.
+    ///
+    /// The comparison of the side does not change, and large sets take less memory.
+    ///
+    /// ```
+    /// use kineto_trace::analysis::{Diff, Events, TraceProfile};
+    ///
+    /// let trace = r#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "load", "pid": 1, "tid": 1, "ts": 0, "dur": 5}]}"#;
+    /// let profile = Events::from_reader(trace.as_bytes())?.profile();
+    /// let mut runs = vec![profile.clone(), profile];
+    /// TraceProfile::keep_one_outline(&mut runs);
+    /// assert!(!Diff::between(&runs, &runs).is_slower());
+    /// # Ok::<(), kineto_trace::Error>(())
+    /// ```
+    pub fn keep_one_outline(side: &mut [TraceProfile]) {
+        let has_outline = |profile: &&mut TraceProfile| profile.outline.nodes.len() > 1;
+        side.iter_mut().filter(has_outline).skip(1).for_each(|profile| profile.outline = Outline::default());
+    }
+}
+
 impl fmt::Debug for TraceProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TraceProfile")

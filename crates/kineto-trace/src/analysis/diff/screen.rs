@@ -52,7 +52,10 @@ impl<'d> DiffScreen<'d> {
         /// The most lines of the table, with its title.
         const LINES: usize = 8;
 
-        let changes: Vec<_> = self.diff.changes().collect();
+        // New and gone classes outside of steps have no time in them.
+        let has_time =
+            |change: &&ClassChange| [&change.a, &change.b].into_iter().flatten().any(|side| side.per_unit_ns() > 0);
+        let changes: Vec<_> = self.diff.changes().filter(has_time).collect();
         if self.diff.total.verdict == ChangeVerdict::Drift && !self.diff.is_slower() {
             self.write_drift(f)?;
             if changes.is_empty() {
@@ -60,13 +63,7 @@ impl<'d> DiffScreen<'d> {
             }
         }
         if changes.is_empty() {
-            let too_few = self.diff.with_verdict(ChangeVerdict::TooFew).count();
-            let threshold = self.diff.threshold_percent;
-            let doubt =
-                if too_few > 0 { format!("; {too_few} classes occur too rarely to tell") } else { String::new() };
-            let unit = self.diff.unit.as_str();
-            writeln!(f, "No change above {threshold} % and the spread of the {unit}s{doubt}.")?;
-            return self.write_mean_doubt(f);
+            return self.write_no_change(f);
         }
         self.write_titles(f)?;
         let shown = if changes.len() < LINES { changes.len() } else { LINES - 2 };
@@ -75,6 +72,25 @@ impl<'d> DiffScreen<'d> {
             0 => Ok(()),
             more => writeln!(f, "… {more} more changes"),
         }
+    }
+
+    /// Writes that no change is listed, unless the mean changed and too few values tell why.
+    fn write_no_change(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let too_few = self.diff.with_verdict(ChangeVerdict::TooFew).count();
+        if self.diff.total.verdict == ChangeVerdict::TooFew && self.diff.total.change_ns() != 0 {
+            self.write_mean_doubt(f)?;
+            return match too_few {
+                0 => Ok(()),
+                _ => writeln!(
+                    f,
+                    "{too_few} classes changed or occur too rarely to tell: four or more steps or runs a side tell."
+                ),
+            };
+        }
+        let threshold = self.diff.threshold_percent;
+        let doubt = if too_few > 0 { format!("; {too_few} classes occur too rarely to tell") } else { String::new() };
+        writeln!(f, "No change above {threshold} % and the spread of the {}s{doubt}.", self.diff.unit.as_str())?;
+        self.write_mean_doubt(f)
     }
 
     /// Writes that all changed alike, which may be a real change.
@@ -173,6 +189,9 @@ impl<'d> DiffScreen<'d> {
                 total.verdict.explanation(),
             ),
         )?;
+        if let Some(side) = diff.side_without_steps() {
+            writeln!(f, "  {side} has fewer than four steps, so whole traces are compared")?;
+        }
         writeln!(f, "  {counts}; parts of the critical path, which add up to the change:")?;
         let shown = self.rows.unwrap_or(PARTS).min(diff.parts.len());
         for part in diff.parts.iter().take(shown) {
@@ -186,14 +205,23 @@ impl<'d> DiffScreen<'d> {
             let name = format!("{} more parts of the critical path", rest.len());
             self.write_row(f, "", [format_ns(a), format_ns(b)], (super::signed_change(a, b), ""), &name)?;
         }
-        let drifts = [("the host", diff.host_drift_percent), ("devices", diff.device_drift_percent)];
-        for (place, drift) in drifts.into_iter().filter(|_| total.verdict != ChangeVerdict::Drift || diff.is_slower()) {
+        self.write_drifts(f)
+    }
+
+    /// Writes what most classes share, if the first lines do not.
+    fn write_drifts(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let diff = self.diff;
+        if diff.total.verdict == ChangeVerdict::Drift && !diff.is_slower() {
+            return Ok(());
+        }
+        let reason = if diff.has_runs {
+            "compare it with how runs differ"
+        } else {
+            "four or more runs a side rule out clocks and load"
+        };
+        for (place, drift) in [("the host", diff.host_drift_percent), ("devices", diff.device_drift_percent)] {
             if drift.abs() >= diff.threshold_percent {
-                let percent = format_percent(drift);
-                writeln!(
-                    f,
-                    "Most classes of {place} changed alike ({percent}): four or more runs a side rule out clocks and load"
-                )?;
+                writeln!(f, "Most classes of {place} changed alike ({}): {reason}", format_percent(drift))?;
             }
         }
         Ok(())
