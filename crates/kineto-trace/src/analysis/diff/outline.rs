@@ -40,7 +40,7 @@ struct Placed<'e> {
 
 impl Outline {
     /// The most nodes. If a step has more events, those of one class inside one node share a node.
-    const MAX_NODES: usize = 20_000;
+    pub(super) const MAX_NODES: usize = 20_000;
 
     pub(super) fn new(
         profiler: &Profiler,

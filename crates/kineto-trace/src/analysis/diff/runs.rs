@@ -140,11 +140,10 @@ impl TypicalVariance {
         let spread =
             mean(&mut logs.iter().map(|log| (log - center).powi(2))) * found.len() as f64 / (found.len() - 1) as f64;
         let by_chance = mean(&mut found.iter().map(|(_, freedom)| trigamma(freedom / 2.0)));
-        let freedom = if spread > by_chance {
-            (2.0 * inverse_trigamma(spread - by_chance)).min(TypicalVariance::MAX_FREEDOM)
-        } else {
-            TypicalVariance::MAX_FREEDOM
-        };
+        // The spread of few variances is not well known: the larger it may be, the less classes tell about each other.
+        let error = 2.0 * spread / (found.len() as f64).sqrt();
+        let excess = (spread - by_chance).max(0.0) + error;
+        let freedom = (2.0 * inverse_trigamma(excess)).min(TypicalVariance::MAX_FREEDOM);
         TypicalVariance { variance: (center + log_chi_mean(freedom)).exp(), freedom }
     }
 }
@@ -190,6 +189,7 @@ fn inverse_trigamma(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::noise::{Drift, FALSE_ALARM, correct_for_number};
     use super::*;
 
     #[test]
@@ -236,5 +236,66 @@ mod tests {
         let mut lacking = classes[0].clone();
         lacking[1][2] = None;
         assert!(spread.ratio(&lacking).unwrap().freedom < ratio.freedom);
+    }
+
+    /// A generator of pseudorandom numbers.
+    struct Random(u64);
+
+    impl Random {
+        /// Returns a number of a distribution with the mean 0 and the deviation 1, nearly normal.
+        fn normal(&mut self) -> f64 {
+            let mut uniform = || {
+                self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (self.0 >> 11) as f64 / (1u64 << 53) as f64
+            };
+            (0..12).map(|_| uniform()).sum::<f64>() - 6.0
+        }
+    }
+
+    /// Compares runs of 100 classes whose deviations between runs differ, as do the speeds of runs; the first class changes by a factor. Returns in how
+    /// many of 200 comparisons it is found, and in how many any other one is.
+    fn compare_runs(runs: [usize; 2], speed: f64, factor: f64) -> (usize, usize) {
+        let mut random = Random(42);
+        let (mut found, mut alarms) = (0, 0);
+        for _ in 0..200 {
+            let speeds = runs.map(|count| (0..count).map(|_| speed * random.normal()).collect::<Vec<_>>());
+            let class = |number: u32| -> RunValues {
+                let deviation = 0.01 * (0.5 * random.normal()).exp();
+                array::from_fn(|side| {
+                    let change = if side == 1 && number == 0 { factor } else { 1.0 };
+                    let mean = |speed: &f64| 1e6 * change * (speed + deviation * random.normal()).exp();
+                    speeds[side].iter().map(mean).map(run).collect()
+                })
+            };
+            let classes: Vec<RunValues> = (0..100).map(class).collect();
+            let spread = RunSpread::new(classes.iter());
+            let ratios: Vec<_> = classes.iter().map(|values| ((), spread.ratio(values).unwrap())).collect();
+            let drift = Drift::from_ratios(&ratios, 0.0);
+            let left = ratios.iter().map(|(_, ratio)| ratio.without_drift(&drift));
+            let probabilities = correct_for_number(&left.map(|ratio| ratio.probability()).collect::<Vec<_>>());
+            let mut is_told = ratios
+                .iter()
+                .zip(probabilities)
+                .map(|((_, ratio), probability)| 3.0 * probability < FALSE_ALARM && ratio.change().abs() >= 0.03);
+            found += usize::from(is_told.next() == Some(true));
+            alarms += usize::from(is_told.any(|is_told| is_told));
+        }
+        (found, alarms)
+    }
+
+    #[test]
+    fn changes_exceed_what_runs_differ_by() {
+        for (runs, speed, least) in [
+            ([2, 2], 0.0, 0),
+            ([3, 3], 0.03, 110),
+            ([4, 4], 0.0, 150),
+            ([4, 4], 0.03, 150),
+            ([10, 10], 0.0, 195),
+            ([10, 1], 0.03, 110),
+        ] {
+            let (found, alarms) = compare_runs(runs, speed, 1.1);
+            // A third of a percent is less than one of 200.
+            assert!(alarms < 5 && found >= least, "{runs:?} {speed}: {alarms} false alarms, {found} found");
+        }
     }
 }

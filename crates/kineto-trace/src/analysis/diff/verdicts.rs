@@ -543,3 +543,30 @@ fn moved_most(a: &HashMap<String, f64>, b: &HashMap<String, f64>) -> Option<(Str
     let gained = keys.iter().max_by(|a, b| change(a).total_cmp(&change(b)))?;
     (elsewhere >= MIN_MOVED && lost != gained).then(|| ((*lost).clone(), (*gained).clone()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::sides::StepSeries;
+    use super::*;
+
+    #[test]
+    fn random_slow_steps_are_no_change() {
+        // Both sides have the same program: each of 100 kernels is slow in a random tenth of 200 steps.
+        let mut state = 1u64;
+        let mut steps = || {
+            let time = |_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                if state >> 60 < 2 { 150.0 } else { 100.0 }
+            };
+            vec![StepSeries::from_times((0..200).map(time))]
+        };
+        let mut alarms = 0;
+        for _ in 0..30 {
+            let tests: Vec<_> =
+                (0..100).map(|_| RatioTest { ratio: None, slow: SlowSteps::new(&[steps(), steps()]) }).collect();
+            let (results, _) = test_all(&tests, &RatioTest::default(), 3.0);
+            alarms += usize::from(results.iter().any(|result| result.verdict.is_some()));
+        }
+        assert!(alarms < 3, "{alarms} of 30");
+    }
+}

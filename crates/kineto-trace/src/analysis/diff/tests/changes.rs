@@ -73,6 +73,84 @@ fn new_and_gone_classes_are_found() {
 }
 
 #[test]
+fn new_kernel_explains_the_step() {
+    let before = Program::model();
+    for steps in [40, 25] {
+        let mut after = Program { steps, ..before.clone() };
+        after.ops[4].kernels.push(Kernel { name: "kernel_new".to_owned(), ..before.ops[0].kernels[0].clone() });
+        after.kernel("kernel_new").ns = 800_000.0;
+        let found = diff(&before, &after);
+        let new = found.changes().find(|change| change.name() == "kernel_new").unwrap();
+        assert_eq!((new.verdict, new.change_percent), (ChangeVerdict::New, None));
+        assert!(found.is_slower() && found.total.verdict == ChangeVerdict::Slower, "{}", found.screen());
+        let back = diff(&after, &before);
+        assert!(!back.is_slower() && back.total.verdict == ChangeVerdict::Faster, "{}", back.screen());
+    }
+}
+
+#[test]
+fn faster_kernel_explains_no_slower_step() {
+    let before = Program::model();
+    let mut after = before.clone();
+    after.ops[3].ns *= 60.0;
+    after.kernel("kernel_5").ns *= 0.9;
+    let found = diff(&before, &after);
+    assert!(changes(&found).contains(&"faster kernel_5".to_owned()), "{}", found.screen());
+    assert!(found.is_slower_alike() && found.total.verdict == ChangeVerdict::Drift, "{}", found.screen());
+}
+
+#[test]
+fn event_of_one_trace_is_not_new() {
+    let program = Program { steps: 6, ..Program::model() };
+    let once = |seed: u64| {
+        let event = r#"{"ph":"X","cat":"cpu_op","name":"import_once","pid":1,"tid":2,"ts":1000000,"dur":5}"#;
+        profile(&program.json(seed).replace("]}", &format!(",{event}]}}")))
+    };
+    let (a, mut b) = (runs(&program, 1, 4), runs(&program, 10, 4));
+    b[3] = once(20);
+    assert!(changes(&Diff::between(&a, &b)).is_empty());
+    // In all traces it is new, but has no time in a step.
+    let found = Diff::between(&a, &(20..24).map(once).collect::<Vec<_>>());
+    assert_eq!(changes(&found), ["new import_once"]);
+    assert!(found.screen().to_string().starts_with("No change"), "{}", found.screen());
+}
+
+#[test]
+fn outlines_are_bounded() {
+    // Each event has a name of its own, but for kernels.
+    let names = |prefix: &str, kernel: &str| {
+        let slice = |category: &str, name: &str, ts: usize, dur: usize| {
+            format!(r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":{dur}}}"#)
+        };
+        let mut events: Vec<String> =
+            (0..30_000).map(|n| slice("cpu_op", &format!("{prefix}_{n}"), n * 10, 1)).collect();
+        events.extend((0..40).map(|n| slice("cpu_op", kernel, n * 10_000 + 2, 5)));
+        profile(&format!("{{\"traceEvents\": [{}]}}", events.join(",")))
+    };
+    let (a, b) = (names("a", "work"), names("b", "work"));
+    assert!(a.outline.nodes.len() <= Outline::MAX_NODES + 1 && a.outline.nodes.len() > 1, "{}", a.outline.nodes.len());
+    let found = Diff::between(&[a], &[b]);
+    let of_both: Vec<_> = found.classes.iter().filter(|change| change.matched == MatchReason::Name).collect();
+    assert_eq!(of_both.iter().map(|change| change.name()).collect::<Vec<_>>(), ["work"]);
+}
+
+#[test]
+fn one_outline_of_a_side_is_enough() {
+    let (before, after) = (Program { steps: 8, ..Program::model() }, {
+        let mut after = Program { steps: 8, ..Program::model() };
+        after.ops[3].name = "renamed".to_owned();
+        after.kernel("kernel_4").name = "other".to_owned();
+        after
+    });
+    let (mut a, mut b) = (runs(&before, 1, 3), runs(&after, 10, 3));
+    let all = Diff::between(&a, &b);
+    TraceProfile::keep_one_outline(&mut a);
+    TraceProfile::keep_one_outline(&mut b);
+    assert!(a[0].outline.nodes.len() > 1 && a[1].outline.nodes.is_empty());
+    assert_eq!(Diff::between(&a, &b).to_json(), all.to_json());
+}
+
+#[test]
 fn moved_classes_are_found() {
     let before = Program::model();
     let mut stream = before.clone();

@@ -4,6 +4,7 @@ mod changes;
 mod matches;
 mod noise;
 
+use super::outline::Outline;
 use super::*;
 use crate::analysis::events::Events;
 use std::fmt::Write as _;
@@ -220,6 +221,25 @@ fn diff(a: &Program, b: &Program) -> Diff {
 /// Returns the changes as "verdict name".
 fn changes(diff: &Diff) -> Vec<String> {
     diff.changes().map(|change| format!("{} {}", change.verdict.as_str(), change.name())).collect()
+}
+
+/// Checks that the totals are the mean steps of both sides.
+fn check_means(diff: &Diff, sides: [&[TraceProfile]; 2]) {
+    let means = sides.map(|side| {
+        let steps: Vec<u64> = side.iter().flat_map(|profile| &profile.steps).copied().collect();
+        steps.iter().sum::<u64>() / steps.len() as u64
+    });
+    assert_eq!([diff.total.a_ns, diff.total.b_ns], means);
+}
+
+/// Returns profiles of runs with successive seeds.
+fn runs(program: &Program, first: u64, count: u64) -> Vec<TraceProfile> {
+    (first..first + count).map(|seed| program.profile(seed)).collect()
+}
+
+/// Returns the profile of a rank.
+fn rank_profile(program: &Program, seed: u64, rank: u64) -> TraceProfile {
+    profile(&program.json(seed).replacen('{', &format!("{{\"distributedInfo\": {{\"rank\": {rank}}}, "), 1))
 }
 
 /// Checks that the parts of each side add up to its total exactly.

@@ -2,16 +2,17 @@
 
 use super::*;
 
-/// Compares pairs of runs of one program; returns the false alarms.
-fn false_alarms(runs: impl Fn(&mut Random) -> Program, traces: usize) -> Vec<String> {
+/// Compares pairs of sets of runs of one program; returns the false alarms.
+fn false_alarms(run: impl Fn(&mut Random) -> Program, [runs_a, runs_b]: [u64; 2], pairs: u64) -> Vec<String> {
     let mut alarms = Vec::new();
-    for pair in 0..12 / traces as u64 {
+    for pair in 0..pairs {
         let mut random = Random::new(pair + 1);
-        let side = |random: &mut Random, first: u64| {
-            (0..traces as u64).map(|n| runs(random).profile(first + n)).collect::<Vec<_>>()
+        let mut side = |first: u64, count: u64| {
+            (first..first + count).map(|seed| run(&mut random).profile(seed)).collect::<Vec<_>>()
         };
-        let (a, b) = (side(&mut random, pair * 100), side(&mut random, pair * 100 + 50));
+        let (a, b) = (side(pair * 100, runs_a), side(pair * 100 + 50, runs_b));
         let diff = Diff::between(&a, &b);
+        check_means(&diff, [&a, &b]);
         alarms.extend(changes(&diff));
         alarms.extend((diff.total.verdict == ChangeVerdict::Slower).then(|| format!("total {:?}", diff.total)));
     }
@@ -24,20 +25,22 @@ fn small() -> Program {
 
 #[test]
 fn independent_noise_is_no_change() {
-    assert_eq!(false_alarms(|_| small(), 1), [""; 0]);
+    assert_eq!(false_alarms(|_| small(), [1, 1], 12), [""; 0]);
 }
 
 #[test]
 fn correlated_noise_is_no_change() {
-    assert_eq!(false_alarms(|_| Program { memory: 0.8, ..small() }, 1), [""; 0]);
+    assert_eq!(false_alarms(|_| Program { memory: 0.8, ..small() }, [1, 1], 12), [""; 0]);
 }
 
 #[test]
 fn drift_between_runs_is_no_change() {
     // A clock that differs by up to a fifth between runs.
     let drifting = |random: &mut Random| Program { speed: 0.9 + 0.2 * random.uniform(), ..small() };
-    assert_eq!(false_alarms(drifting, 1), [""; 0]);
-    assert_eq!(false_alarms(drifting, 4), [""; 0]);
+    assert_eq!(false_alarms(drifting, [1, 1], 12), [""; 0]);
+    for runs in [[2, 2], [4, 4], [6, 1]] {
+        assert_eq!(false_alarms(|random| Program { steps: 8, ..drifting(random) }, runs, 6), [""; 0], "{runs:?}");
+    }
 }
 
 #[test]
@@ -51,8 +54,22 @@ fn operations_that_differ_between_runs_are_no_change() {
         });
         program
     };
-    assert_eq!(false_alarms(layout, 1), [""; 0]);
-    assert_eq!(false_alarms(layout, 5), [""; 0]);
+    assert_eq!(false_alarms(layout, [1, 1], 12), [""; 0]);
+    for runs in [[2, 2], [5, 5], [6, 1]] {
+        assert_eq!(false_alarms(|random| Program { steps: 8, ..layout(random) }, runs, 6), [""; 0], "{runs:?}");
+    }
+}
+
+#[test]
+fn kernel_that_differs_between_runs_is_no_change() {
+    let differing = |random: &mut Random| {
+        let mut program = Program { steps: 8, ..small() };
+        program.kernel("kernel_5").ns *= 1.0 + 0.08 * random.normal();
+        program
+    };
+    for runs in [[10, 1], [3, 3]] {
+        assert_eq!(false_alarms(differing, runs, 8), [""; 0], "{runs:?}");
+    }
 }
 
 #[test]
@@ -158,20 +175,97 @@ fn wait_for_a_slower_device_is_drift() {
 
 #[test]
 fn ranks_are_one_run() {
-    let side = |program: &Program, first: u64| {
-        let rank = |rank: u64| {
-            let info = format!("{{\"distributedInfo\": {{\"rank\": {rank}}}, ");
-            profile(&program.json(first + rank).replacen('{', &info, 1))
-        };
-        (0..8).map(rank).collect::<Vec<_>>()
+    let side = |program: &Program, first: u64| -> Vec<TraceProfile> {
+        (0..8).map(|rank| rank_profile(program, first + rank, rank)).collect()
     };
     let (before, after) = (small(), Program { speed: 1.05, ..small() });
-    let (a, b) = (side(&before, 1), side(&after, 20));
-    let found = Diff::between(&a, &b);
+    let found = Diff::between(&side(&before, 1), &side(&after, 20));
     assert!(found.is_slower_alike(), "{}", found.screen());
     // Four runs of each rank.
-    let repeat = |side: &[TraceProfile]| side.iter().cycle().take(32).cloned().collect::<Vec<_>>();
-    assert!(Diff::between(&repeat(&a), &repeat(&b)).is_slower());
+    let sides =
+        |program: &Program, first: u64| (0..4).flat_map(|run| side(program, first + run * 8)).collect::<Vec<_>>();
+    let found = Diff::between(&sides(&before, 1), &sides(&after, 50));
+    assert!(found.is_slower(), "{}", found.screen());
+}
+
+#[test]
+fn runs_differ_together_with_all_ranks() {
+    // Each run has a clock of its own, which its ranks share: 32 traces are four runs.
+    for pair in 0..6 {
+        let mut random = Random::new(pair + 1);
+        let mut side = |first: u64| {
+            (0..4)
+                .flat_map(|run| {
+                    let program = Program { steps: 6, speed: 1.0 + 0.05 * random.normal(), ..small() };
+                    (0..8).map(move |rank| rank_profile(&program, first + run * 8 + rank, rank)).collect::<Vec<_>>()
+                })
+                .collect::<Vec<_>>()
+        };
+        let found = Diff::between(&side(pair * 200), &side(pair * 200 + 100));
+        assert!(changes(&found).is_empty() && found.total.verdict != ChangeVerdict::Slower, "{}", found.screen());
+    }
+}
+
+#[test]
+fn ranks_with_other_work_hide_no_change() {
+    // The stages of a pipeline; the change is the same in each.
+    let side = |factor: f64, first: u64| -> Vec<TraceProfile> {
+        let rank = |run: u64, rank: u64| {
+            let mut program = Program { steps: 10, clock: 1.0 + rank as f64, ..Program::model() };
+            program.kernel("kernel_5").ns *= factor;
+            rank_profile(&program, first + run * 4 + rank, rank)
+        };
+        (0..4).flat_map(|run| (0..4).map(move |number| rank(run, number))).collect()
+    };
+    let found = Diff::between(&side(1.0, 1), &side(1.3, 100));
+    assert_eq!(changes(&found), ["slower kernel_5"], "{}", found.screen());
+    assert!(found.is_slower());
+    // A rank that only one side has does not count.
+    let mut more = side(1.3, 100);
+    more.push(rank_profile(&Program { clock: 9.0, ..Program::model() }, 1, 7));
+    assert_eq!(changes(&Diff::between(&side(1.0, 1), &more)), ["slower kernel_5"]);
+}
+
+#[test]
+fn short_trace_hides_no_change() {
+    let program = |steps: u32, factor: f64| {
+        let mut program = Program { steps, ..Program::model() };
+        program.kernel("kernel_5").ns *= factor;
+        program
+    };
+    let (a, mut b) = (runs(&program(40, 1.0), 1, 2), runs(&program(40, 1.5), 10, 2));
+    b.push(program(3, 1.5).profile(30));
+    let found = Diff::between(&a, &b);
+    assert_eq!(changes(&found), ["slower kernel_5"], "{}", found.screen());
+    // If all are short, their means are compared.
+    let found = Diff::between(&runs(&program(3, 1.0), 1, 3), &runs(&program(3, 3.0), 10, 3));
+    assert!(found.is_slower() && changes(&found).contains(&"slower kernel_5".to_owned()), "{}", found.screen());
+}
+
+#[test]
+fn slow_down_of_few_steps_is_never_silent() {
+    for steps in [0, 1, 3] {
+        let program = |speed: f64| Program { steps, speed, ..Program::model() };
+        let found = diff(&program(1.0), &program(1.3));
+        let text = found.screen().to_string();
+        assert!(found.is_slower_alike() && found.total.verdict == ChangeVerdict::TooFew, "{steps}: {text}");
+        assert!(text.starts_with("The mean ") && text.contains(": too few values to tell"), "{steps}: {text}");
+        assert!(!text.contains("slow steps"), "{steps}: {text}");
+        let back = diff(&program(1.3), &program(1.0));
+        assert!(!back.is_slower() && !back.is_slower_alike());
+    }
+    // Three of 3 steps are no spread of steps, but of runs.
+    let program = |speed: f64| Program { steps: 3, speed, ..Program::model() };
+    let found = Diff::between(&runs(&program(1.0), 1, 4), &runs(&program(1.3), 10, 4));
+    assert!(found.is_slower(), "{}", found.screen());
+}
+
+#[test]
+fn side_without_steps_is_named() {
+    let found = diff(&Program::model(), &Program { steps: 0, ..Program::model() });
+    assert_eq!(found.unit, DiffUnit::Trace);
+    assert!(found.screen().to_string().contains("B has fewer than four steps, so whole traces are compared"));
+    assert!(!diff(&Program::model(), &Program::model()).screen().to_string().contains("whole traces"));
 }
 
 #[test]
