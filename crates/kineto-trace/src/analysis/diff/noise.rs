@@ -240,6 +240,11 @@ impl Drift {
         (self.center.exp() - 1.0) * 100.0
     }
 
+    /// Returns the drift of several runs: classes that differ do not make its variance better known than the number of runs does.
+    pub(super) fn of_runs(self, freedom: f64) -> Drift {
+        if freedom < 1.0 { self } else { Drift { freedom: self.freedom.min(freedom), ..self } }
+    }
+
     /// Returns a drift that covers both.
     pub(super) fn covering(self, other: Drift) -> Drift {
         let (wide, near) = if self.variance >= other.variance { (self, other) } else { (other, self) };

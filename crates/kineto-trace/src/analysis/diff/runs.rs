@@ -270,7 +270,7 @@ mod tests {
             let classes: Vec<RunValues> = (0..100).map(class).collect();
             let spread = RunSpread::new(classes.iter());
             let ratios: Vec<_> = classes.iter().map(|values| ((), spread.ratio(values).unwrap())).collect();
-            let drift = Drift::from_ratios(&ratios, 0.0);
+            let drift = Drift::from_ratios(&ratios, 0.0).of_runs(spread.freedom);
             let left = ratios.iter().map(|(_, ratio)| ratio.without_drift(&drift));
             let probabilities = correct_for_number(&left.map(|ratio| ratio.probability()).collect::<Vec<_>>());
             let mut is_told = ratios

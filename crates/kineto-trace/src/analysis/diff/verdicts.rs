@@ -372,7 +372,7 @@ impl Comparison<'_, '_> {
                 .collect();
             let exclusive = own.iter().filter(|(_, kind, ..)| *kind != ClassKind::DeviceAnnotation);
             let exclusive: Vec<_> = exclusive.map(|(_, kind, ratio, _)| (*kind, *ratio)).collect();
-            let drift = Drift::from_ratios(&exclusive, expected * self.run_share().sqrt());
+            let drift = Drift::from_ratios(&exclusive, expected * self.run_share().sqrt()).of_runs(spread.freedom);
             for (at, _, own, values) in own {
                 let whole = self.has_runs().then(|| spread.with_shared(own, &values.runs));
                 let tested = TestedRatio { own, left: own.without_drift(&drift), whole };
