@@ -33,9 +33,12 @@ fn slower_operation_sets_the_exit_status() {
     let (out, errors, status) = run(&["diff", &before, &after]);
     assert_eq!((errors.as_str(), status), ("", Some(4)));
     assert!(out.starts_with("The step changed by +5.0 %, and no work of a device explains it.\n"), "{out}");
-    // Four runs a side tell.
-    let (a, b) = ([before.as_str(); 4], [after.as_str(); 4]);
-    let (out, errors, status) = run(&[&["diff"], a.as_slice(), &["--"], b.as_slice()].concat());
+    // Four runs a side tell; they differ by a microsecond.
+    let runs =
+        |us: u32| [0, 1, 1, 2].map(|more| write_steps(&folder.path().join(format!("{us}_{more}.json")), us + more));
+    let (a, b) = (runs(199), runs(239));
+    let sides = [&a, &b].map(|side| side.each_ref().map(String::as_str));
+    let (out, errors, status) = run(&[&["diff"], sides[0].as_slice(), &["--"], sides[1].as_slice()].concat());
     assert_eq!((errors.as_str(), status), ("", Some(3)), "{out}");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
     let lines: Vec<_> = out.lines().map(words).collect();
@@ -108,6 +111,24 @@ fn sets_are_folders_or_lists() {
 }
 
 #[test]
+fn few_steps_leave_open_what_is_slower() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, us: u32| {
+        let path = folder.path().join(name);
+        let step = format!(
+            r#"{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":1,"dur":{us}}}"#
+        );
+        fs::write(&path, format!("{{\"traceEvents\": [{step}]}}")).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (before, after) = (write("before.json", 1000), write("after.json", 1300));
+    let (out, errors, status) = run(&["diff", &before, &after]);
+    assert!(out.starts_with("The mean trace changed by +30.0 %: too few values to tell."), "{out}");
+    assert_eq!((errors.as_str(), status), ("", Some(4)));
+    assert_eq!(run(&["diff", &after, &before]).2, Some(0));
+}
+
+#[test]
 fn unreadable_traces_and_wrong_arguments_have_statuses() {
     let (folder, whole, cut) = traces();
     let (whole, cut) = (whole.to_str().unwrap(), cut.to_str().unwrap());
@@ -124,5 +145,7 @@ fn unreadable_traces_and_wrong_arguments_have_statuses() {
         assert!(status == Some(2) && out.is_empty() && !errors.is_empty(), "{arguments:?} {errors}");
     }
     assert!(run(&["diff", whole]).1.contains("write `--` between"));
+    let (out, errors, status) = run(&["diff", "-", "-"]);
+    assert!(status == Some(2) && out.is_empty() && errors.contains("name it once"), "{errors}");
     assert!(run(&["diff", "--help"]).0.contains("kineto diff main-*.json.gz -- branch-*.json.gz"));
 }
