@@ -13,7 +13,6 @@
 //! of its steps decides, and that of classes (`Drift`).
 
 use super::noise::{Estimate, LogRatio, median};
-use std::array;
 
 /// The estimates of a class by side and run; `None` for runs without it.
 pub(super) type RunValues = [Vec<Option<Estimate>>; 2];
@@ -42,7 +41,7 @@ impl RunSpread {
         if classes.len() < MIN_CLASSES || spread.freedom < 1.0 {
             return spread;
         }
-        spread.shared = array::from_fn(|side| shared_deviations(&classes, side));
+        spread.shared = [0, 1].map(|side| shared_deviations(classes.iter().filter_map(|values| values.get(side))));
         spread.shared_variance =
             spread.shared.iter().flatten().map(|shared| shared * shared).sum::<f64>() / spread.freedom;
         let own = classes.iter().map(|values| spread.own_squares(values));
@@ -104,15 +103,14 @@ fn run_share(values: &RunValues) -> f64 {
 }
 
 /// Returns the median over classes of what they differ from their means, by run of a side.
-fn shared_deviations(classes: &[&RunValues], side: usize) -> Vec<f64> {
-    let of_class = |values: &&RunValues| {
-        let runs: Vec<Option<f64>> = values[side].iter().map(|run| run.map(|run| run.log())).collect();
-        let known: Vec<f64> = runs.iter().flatten().copied().collect();
+fn shared_deviations<'v>(classes: impl Iterator<Item = &'v Vec<Option<Estimate>>>) -> Vec<f64> {
+    let of_class = |runs: &Vec<Option<Estimate>>| {
+        let known: Vec<f64> = runs.iter().flatten().map(Estimate::log).collect();
         let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
         // A single run does not differ from itself.
-        (known.len() > 1).then(|| runs.iter().map(|run| run.map(|log| log - mean)).collect::<Vec<_>>())
+        (known.len() > 1).then(|| runs.iter().map(|run| run.map(|run| run.log() - mean)).collect::<Vec<_>>())
     };
-    let deviations: Vec<Vec<Option<f64>>> = classes.iter().filter_map(of_class).collect();
+    let deviations: Vec<Vec<Option<f64>>> = classes.filter_map(of_class).collect();
     let runs = deviations.iter().map(Vec::len).max().unwrap_or(0);
     (0..runs).map(|run| median(deviations.iter().filter_map(|of_class| *of_class.get(run)?))).collect()
 }
@@ -261,7 +259,7 @@ mod tests {
             let speeds = runs.map(|count| (0..count).map(|_| speed * random.normal()).collect::<Vec<_>>());
             let class = |number: u32| -> RunValues {
                 let deviation = 0.01 * (0.5 * random.normal()).exp();
-                array::from_fn(|side| {
+                std::array::from_fn(|side| {
                     let change = if side == 1 && number == 0 { factor } else { 1.0 };
                     let mean = |speed: &f64| 1e6 * change * (speed + deviation * random.normal()).exp();
                     speeds[side].iter().map(mean).map(run).collect()

@@ -42,7 +42,7 @@ impl SlowSteps {
         }
         Some(SlowSteps {
             shares: counts.map(|(slow, all)| slow as f64 / all as f64),
-            means: [0, 1].map(|side| times(side).sum::<f64>() / counts[side].1 as f64),
+            means: [times(0).sum::<f64>() / steps[0] as f64, times(1).sum::<f64>() / steps[1] as f64],
             probability,
         })
     }
