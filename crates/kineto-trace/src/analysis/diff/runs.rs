@@ -237,9 +237,9 @@ mod tests {
     }
 
     /// A generator of pseudorandom numbers.
-    struct Random(u64);
+    struct RunNoise(u64);
 
-    impl Random {
+    impl RunNoise {
         /// Returns a number of a distribution with the mean 0 and the deviation 1, nearly normal.
         fn normal(&mut self) -> f64 {
             let mut uniform = || {
@@ -253,7 +253,7 @@ mod tests {
     /// Compares runs of 100 classes whose deviations between runs differ, as do the speeds of runs; the first class changes by a factor. Returns in how
     /// many of 200 comparisons it is found, and in how many any other one is.
     fn compare_runs(runs: [usize; 2], speed: f64, factor: f64) -> (usize, usize) {
-        let mut random = Random(42);
+        let mut random = RunNoise(42);
         let (mut found, mut alarms) = (0, 0);
         for _ in 0..200 {
             let speeds = runs.map(|count| (0..count).map(|_| speed * random.normal()).collect::<Vec<_>>());

@@ -248,9 +248,9 @@ impl ClassValues {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
     fn typical_ns(&self, side: usize) -> Option<u64> {
         let share = *self.shares?.get(side)?;
-        let logs: Vec<f64> = self.runs.get(side)?.iter().flatten().map(Estimate::log).collect();
-        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-        (!logs.is_empty()).then(|| (mean.exp() * share).round() as u64)
+        let means: Vec<f64> = self.runs.get(side)?.iter().flatten().map(|run| run.mean).collect();
+        let mean = means.iter().sum::<f64>() / means.len() as f64;
+        (!means.is_empty()).then(|| (mean * share).round() as u64)
     }
 }
 
