@@ -2,10 +2,11 @@
 #![cfg(feature = "gzip")]
 
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use support::traces::{are_available, folder};
-use tracing_kineto::analysis::Events;
+use tracing_kineto::activity::ArgValue;
 use tracing_kineto::analysis::summary::WorkClass;
+use tracing_kineto::analysis::{Event, Events};
 
 /// Adds a line for each place where `got` differs from `expected`: times by more than 0.001 µs, percentages by 0.01.
 fn compare(path: &str, got: &Value, expected: &Value, differences: &mut Vec<String>) {
@@ -70,9 +71,37 @@ fn summary_of_the_edge_trace_has_its_figures() {
     }
 }
 
+fn h200() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/h200")
+}
+
+/// Those of `vecadd` are what `ncu` counts; a product of matrices has one multiplication and addition for each pair of elements.
+#[test]
+fn metrics_of_an_h200_are_exact_counts() {
+    let of = |name: &str, category: &str, metric: &str| -> Vec<(String, f64)> {
+        let events = Events::read(h200().join(name)).unwrap();
+        let rows = events.iter().filter(|event| event.category() == category);
+        let value = |event: &Event<'_>| match event.arg(metric) {
+            Some(ArgValue::U64(value)) => value as f64,
+            Some(ArgValue::I64(value)) => value as f64,
+            Some(ArgValue::F64(value)) => value,
+            other => panic!("{metric} is {other:?}"),
+        };
+        rows.map(|event| (event.name().to_owned(), value(&event))).collect()
+    };
+    let kernels = of("kernel-metrics.json.gz", "cuda_profiler_range", "sm__inst_executed.sum");
+    assert_eq!(kernels, vec![("vecadd".to_owned(), 655_360.0); 15]);
+    let steps = of("annotation-metrics.json.gz", "gpu_user_annotation", "sm__inst_executed.sum");
+    let expected: Vec<_> = (1..=5).map(|step| (format!("step {step}"), 655_360.0 * f64::from(step))).collect();
+    assert_eq!(steps, expected);
+    let metric = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum";
+    let of_torch = of("torch-metrics.json.gz", "cuda_profiler_range", metric);
+    let products: Vec<_> = of_torch.iter().filter(|(name, _)| name.contains("gemm")).map(|row| row.1).collect();
+    assert_eq!((products, of_torch.len()), (vec![1024.0 * 1024.0 * 1025.0; 18], 54));
+}
+
 #[test]
 fn summaries_of_an_h200_have_the_sums_of_its_rows() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/h200");
     for (name, kernels, others) in [
         ("cuda.json.gz", (22, 85_055), (10, 4_315_720)),
         ("cuda-shared.json.gz", (22, 85_569), (10, 6_175_898)),
@@ -80,7 +109,7 @@ fn summaries_of_an_h200_have_the_sums_of_its_rows() {
         ("wgpu.json.gz", (15, 203_520), (10, 89_279)),
     ] {
         let (mut found, mut rest) = ((0, 0), (0, 0));
-        for figures in Events::read(folder.join(name)).unwrap().summary().kernels {
+        for figures in Events::read(h200().join(name)).unwrap().summary().kernels {
             let of_class = if figures.class == WorkClass::Compute { &mut found } else { &mut rest };
             *of_class = (of_class.0 + figures.durations.count, of_class.1 + figures.durations.sum_ns);
         }

@@ -45,9 +45,11 @@ impl<'c> Checks<'c> {
                 ("capture while kernels are measured", Self::check_graph),
                 ("second context", Self::check_second_context),
                 ("stop during a launch", Self::check_stop),
+                ("stop in a capture", Self::check_stop_in_capture),
             ],
             Unit::Annotation => &[
                 ("annotation that a capture cuts", Self::check_cut_annotation),
+                ("stop in a capture", Self::check_stop_in_capture),
                 ("annotations in a row", Self::check_many_annotations),
                 ("second context", Self::check_second_context),
             ],
@@ -194,6 +196,28 @@ impl<'c> Checks<'c> {
         // A GPU may refuse to measure two contexts at once, with a reason.
         let is_explained = counted == 4 || self.notes.iter().any(|note| note.contains("of a context are not measured"));
         self.report.check("rows of both contexts, or a reason", is_explained, format_args!("{rows:?}"));
+        Ok(())
+    }
+
+    /// The recording stops while a stream is captured: the capture ends well, and the next recording measures.
+    fn check_stop_in_capture(&mut self) -> Outcome {
+        self.profiler.start()?;
+        let open = annotate!("open").entered();
+        self.gpu()?.lanes[0].add()?;
+        self.gpu()?.lanes[1].begin_capture()?;
+        let stopped = self.stop();
+        let captured = self.gpu()?.lanes[1].add();
+        let ended = self.gpu()?.lanes[1].end_capture().map(drop);
+        drop(open);
+        stopped?;
+        let error = captured.and(ended).err();
+        self.report.check("capture outlives the recording", error.is_none(), format_args!("{error:?}"));
+        let (view, ()) = self.record(|this| {
+            let lane = &mut this.gpu()?.lanes[0];
+            Ok(annotate!("next").in_scope(|| lane.add())?)
+        })?;
+        let rows = self.rows(&view);
+        self.report.check("recording after the capture", rows.len() == 1, format_args!("{rows:?}"));
         Ok(())
     }
 
