@@ -81,6 +81,37 @@ fn annotation_after_a_cut_one_has_its_own_values() {
     check_note(&file, CAPTURED);
 }
 
+/// The counters of a recording that ends in a capture are released before the next one.
+#[test]
+fn stop_in_a_capture_does_not_disturb_it() {
+    let machine = machine("");
+    let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
+    let stop_in_capture = |by_annotations: bool| {
+        let work = || {
+            annotate!("before").in_scope(|| machine.launch(kernel, 2, Stream::NULL));
+            let open = by_annotations.then(|| annotate!("open").entered());
+            machine.launch(kernel, 3, Stream::NULL);
+            machine.begin_capture(stream);
+            ManuallyDrop::new(open)
+        };
+        if by_annotations { annotated(|| _ = work()) } else { kernels::measured(|builder| builder, || _ = work()) }
+    };
+    for by_annotations in [true, false] {
+        let file = stop_in_capture(by_annotations);
+        machine.launch(kernel, 4, stream);
+        machine.end_capture(stream).unwrap();
+        if by_annotations {
+            assert_eq!(planted(&file, 0), [("before", 1, 2)], "{:?}", report(&file));
+            assert_eq!(file.lost(Loss::VendorDropped), 1);
+        } else {
+            assert_eq!(blocks(&file), [2, 3], "{:?}", report(&file));
+        }
+        let next = annotated(|| annotate!("next").in_scope(|| machine.launch(kernel, 5, Stream::NULL)));
+        assert_eq!(planted(&next, 0), [("next", 1, 5)], "{:?}", report(&next));
+    }
+    check_released(4);
+}
+
 #[test]
 fn kernels_of_a_capture_are_not_measured() {
     let machine = machine("");

@@ -15,7 +15,7 @@ pub use catalogue::{GpuMetrics, MetricDescription};
 use super::profiler::ffi::ProfilerApi;
 use super::profiler::lease::{OWNER, ProfilerLease};
 use super::profiler::{FIRST_VERSION, Helper};
-use super::range::RangeSettings;
+use super::range::{RangeSettings, release_held_counters};
 use super::start::Loaded;
 use crate::collector::library::Attempt;
 use crate::collector::library::lazy::LazyLibrary;
@@ -149,6 +149,7 @@ impl Collector for PmSampling {
         let loaded = self.load()?;
         check_owner()?;
         let devices = select_devices(loaded.cupti.driver.devices(), &settings.devices)?;
+        release_held_counters();
         let lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
         let (cupti, version) = (loaded.cupti.interfaces.api, loaded.cupti.interfaces.version);
         // Next to a shared subscriber, cuptiGetTimestamp fails.

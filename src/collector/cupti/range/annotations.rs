@@ -414,7 +414,8 @@ impl AnnotationMetrics {
                 closed.extend(context.clone().ok().filter(|_| is_ended));
                 !is_ended
             });
-            self.close_contexts(closed.into_iter());
+            let cut = closed.iter().filter(|context| context.close(self.run.driver)).count();
+            (0..cut).for_each(|_| self.count_refusal(RangeRefusal::Cut));
         } else {
             let known: Vec<_> =
                 lock().iter().filter(|(handle, it)| is_ended(handle, it)).map(|it| it.1.clone()).collect();
@@ -422,18 +423,24 @@ impl AnnotationMetrics {
         }
     }
 
-    fn close_contexts(&self, contexts: impl Iterator<Item = Arc<AnnotatedContext>>) {
-        contexts.filter(|context| context.close(self.run.driver)).for_each(|_| self.count_refusal(RangeRefusal::Cut));
-    }
-
-    /// Ends the measuring, and releases the counters of all contexts.
-    pub(super) fn finish(&self) {
-        if self.run.is_over.swap(true, Ordering::AcqRel) {
-            return;
+    /// Ends the measuring; releases the counters of all contexts unless a stream `is_captured`.
+    pub(super) fn finish(&self, is_captured: bool) {
+        if is_captured {
+            let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+            let cut = contexts.values().flatten().filter(|context| context.close_without_release()).count();
+            drop(contexts);
+            (0..cut).for_each(|_| self.count_refusal(RangeRefusal::Cut));
+        } else {
+            let cut = self.release();
+            (0..cut).for_each(|_| self.count_refusal(RangeRefusal::Cut));
         }
-        let contexts = std::mem::take(&mut *self.contexts.lock().unwrap_or_else(PoisonError::into_inner));
-        self.close_contexts(contexts.into_values().filter_map(Result::ok));
         self.run.note_unmeasured("annotation", "annotations");
         self.rowless.notes().for_each(|note| self.run.sink.note(note));
+    }
+
+    /// Releases the counters of all contexts; returns how many annotations that cut.
+    pub(super) fn release(&self) -> usize {
+        let contexts = std::mem::take(&mut *self.contexts.lock().unwrap_or_else(PoisonError::into_inner));
+        contexts.into_values().flatten().filter(|context| context.close(self.run.driver)).count()
     }
 }

@@ -1,14 +1,17 @@
-//! The streams that are being captured. Meanwhile no thread waits for a context or reserves counters: that invalidates captures.
+//! The streams that are being captured. Meanwhile no thread waits for a context, and none calls CUPTI's profiler: that
+//! invalidates captures.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// The captured streams of the process, as far as known: for each handle, how many captures run. The handle of a thread's own
 /// default stream is the same on all threads.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     streams: Mutex<BTreeMap<usize, u32>>,
+    ended: Condvar,
 }
 
 /// What a call does to the capture of a stream.
@@ -62,6 +65,12 @@ impl Captures {
         !self.lock_streams().is_empty()
     }
 
+    /// Waits until no stream is being captured; returns whether that came true in time.
+    pub(super) fn wait_for_ends(&self, limit: Duration) -> bool {
+        let waited = self.ended.wait_timeout_while(self.lock_streams(), limit, |streams| !streams.is_empty());
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
+    }
+
     /// Notes a call that begins.
     pub(super) fn enter_call(self: &Arc<Self>, function: (u32, u32), step: CaptureStep, stream: usize) {
         let enter = |current: &RefCell<Option<CaptureCall>>| {
@@ -89,6 +98,7 @@ impl Captures {
         }
         if *count == 0 {
             streams.remove(&stream);
+            self.ended.notify_all();
         }
     }
 }

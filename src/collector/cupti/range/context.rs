@@ -36,15 +36,17 @@ struct ContextRange {
     number: u64,
     /// Whether another thread has submitted work meanwhile.
     is_disturbed: bool,
-    /// Whether its thread has ended without leaving the annotation.
+    /// Whether its thread has ended without leaving the annotation, or has left it while a stream was captured.
     is_abandoned: bool,
+    /// Whether it was counted as one without values.
+    is_counted: bool,
 }
 
 impl ContextRange {
     /// Reserves the counters for the calling thread.
     fn reserve() -> ContextRange {
         let number = LAST_RANGE.fetch_add(1, Ordering::Relaxed) + 1;
-        ContextRange { number, is_disturbed: false, is_abandoned: false }
+        ContextRange { number, is_disturbed: false, is_abandoned: false, is_counted: false }
     }
 }
 
@@ -140,23 +142,26 @@ impl AnnotatedContext {
         }
     }
 
-    /// Ends a range whose thread has ended, in the context, which is current; returns whether the caller counts it.
+    /// Ends a range that its thread has left open, in the context, which is current; returns whether the caller counts it.
     pub(super) fn end_abandoned_range(&self) -> bool {
         let mut state = self.lock_state();
-        let is_abandoned = state.range.is_some_and(|range| range.is_abandoned) && !self.captures.is_any();
-        let Some(profiler) = state.profiler.take_if(|_| is_abandoned) else { return false };
+        let abandoned = state.range.filter(|range| range.is_abandoned && !self.captures.is_any());
+        let Some((range, profiler)) = abandoned.and_then(|range| Some((range, state.profiler.take()?))) else {
+            return false;
+        };
         // Outside of the lock, which each launch takes. The range keeps others from the counters.
         drop(state);
         profiler.abandon_range();
         profiler.release();
-        !self.end_state(self.lock_state())
+        let is_counted = self.end_state(self.lock_state()) || range.is_counted;
+        !is_counted
     }
 
-    /// Releases the counters until the next annotation, unless one is measured.
+    /// Releases the counters until the next annotation, unless one is measured or a stream is captured.
     pub(super) fn release_idle(&self, driver: &Driver) {
         let profiler = {
             let mut state = self.lock_state();
-            if state.range.is_some() {
+            if state.range.is_some() || self.captures.is_any() {
                 return;
             }
             let Some(profiler) = state.profiler.take() else { return };
@@ -236,6 +241,15 @@ impl AnnotatedContext {
         let (mut outcome, mut is_usable) = (Err(RangeRefusal::Cut), false);
         driver.with_context(self.context, || (outcome, is_usable) = self.pop_range(&profiler, driver, now));
         let mut state = self.lock_state();
+        if let (Err(RangeRefusal::Captured), Some(range)) = (&outcome, &mut state.range) {
+            // A later call ends it.
+            (range.is_abandoned, range.is_counted) = (true, true);
+            state.profiler = Some(profiler);
+            let is_counted = state.is_given_up;
+            drop(state);
+            self.range_ended.notify_all();
+            return if is_counted { Err(RangeRefusal::Closed) } else { outcome };
+        }
         if state.range.is_some_and(|range| range.is_disturbed) {
             outcome = Err(RangeRefusal::Overlapped);
         }
@@ -250,7 +264,8 @@ impl AnnotatedContext {
         if self.end_state(state) { Err(RangeRefusal::Closed) } else { outcome }
     }
 
-    /// Waits, and pops the range; returns whether the next one may use the same object.
+    /// Waits, and pops the range; returns whether the next one may use the same object. While a stream is captured the range
+    /// stays open: on an H200, `cuptiRangeProfilerPopRange` fails then, and invalidates the capture.
     fn pop_range(
         &self,
         profiler: &ContextProfiler,
@@ -259,8 +274,10 @@ impl AnnotatedContext {
     ) -> (Result<MeasuredRange, RangeRefusal>, bool) {
         // The streams of its calls may have been destroyed.
         if let Err(refusal) = self.wait(driver, None) {
-            let is_decoded = profiler.abandon_range();
-            return (Err(refusal), is_decoded && refusal == RangeRefusal::Captured);
+            if refusal != RangeRefusal::Captured {
+                profiler.abandon_range();
+            }
+            return (Err(refusal), false);
         }
         let end = now();
         match profiler.end_range() {
@@ -278,7 +295,17 @@ impl AnnotatedContext {
         is_counted
     }
 
-    /// Ends the measuring of the context; returns whether a range was open, which then has no values. A thread that begins or
+    /// Ends the measuring of the context without a call of CUPTI; returns whether a range was open that is not counted. A later
+    /// [`close`](Self::close) releases the counters.
+    pub(super) fn close_without_release(&self) -> bool {
+        let mut state = self.lock_state();
+        state.is_closed = true;
+        let is_uncounted = state.range.is_some_and(|range| !range.is_counted);
+        state.is_given_up |= state.range.is_some();
+        is_uncounted
+    }
+
+    /// Ends the measuring of the context; returns whether a range was open that is not counted. A thread that begins or
     /// ends one releases the counters itself if that takes longer than a limit.
     pub(super) fn close(&self, driver: &Driver) -> bool {
         let mut state = self.lock_state();
@@ -287,9 +314,10 @@ impl AnnotatedContext {
         let waited = self.range_ended.wait_timeout_while(state, END_LIMIT, is_busy);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let is_open = state.range.is_some();
+        let is_uncounted = state.range.is_some_and(|range| !range.is_counted);
         let Some(profiler) = state.profiler.take() else {
             state.is_given_up = is_open;
-            return is_open;
+            return is_uncounted;
         };
         state.range = None;
         drop(state);
@@ -299,6 +327,6 @@ impl AnnotatedContext {
             }
             profiler.release();
         });
-        is_open
+        is_uncounted
     }
 }

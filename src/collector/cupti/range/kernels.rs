@@ -193,21 +193,25 @@ impl KernelMetrics {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
         for session in sessions.iter().filter(|session| ended.has(session.context, Some(session.metrics.device))) {
             if !ended.is_certain {
-                session.release_idle(self.run.driver);
+                if !self.run.captures.is_any() {
+                    session.release_idle(self.run.driver);
+                }
             } else if !session.close(self.run.driver, Instant::now() + END_LIMIT) {
                 self.lock_sessions().remove(&session.context);
             }
         }
     }
 
-    /// Ends the measuring, and releases the counters of all contexts. A launch that is measured has until then to return.
-    pub(super) fn finish(&self, deadline: Instant) {
-        if self.run.is_over.swap(true, Ordering::AcqRel) {
-            return;
-        }
+    /// Ends the measuring; releases the counters of all contexts unless a stream `is_captured`. A launch that is measured has
+    /// until `deadline` to return.
+    pub(super) fn finish(&self, deadline: Instant, is_captured: bool) {
         let deadline = deadline.max(Instant::now() + END_LIMIT / 2);
+        let close = |session: &&Arc<ContextSession>| match is_captured {
+            true => session.close_without_release(deadline),
+            false => session.close(self.run.driver, deadline),
+        };
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
-        for _ in sessions.iter().filter(|session| session.close(self.run.driver, deadline)) {
+        for _ in sessions.iter().filter(close) {
             let note = "a launch was still being measured at the end: its row is lost, and libcupti is in use until it returns";
             self.run.sink.note(note);
             self.run.sink.lost(Loss::VendorDropped, 1);
@@ -218,6 +222,12 @@ impl KernelMetrics {
             1 => self.run.sink.note("1 launch was not measured: a stream was being captured"),
             count => self.run.sink.note(format!("{count} launches were not measured: a stream was being captured")),
         }
+    }
+
+    /// Releases the counters of all contexts.
+    pub(super) fn release(&self) {
+        let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
+        sessions.iter().for_each(|session| _ = session.close(self.run.driver, Instant::now() + END_LIMIT));
     }
 
     /// Waits for the launches that are still measured, each of which then releases its counters.

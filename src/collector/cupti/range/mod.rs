@@ -28,12 +28,15 @@ use super::profiler::{FIRST_VERSION, Helper};
 use super::start::Loaded;
 use crate::collector::cuda::is_inside_init;
 use crate::collector::{Capabilities, Selection, Unavailable, Why};
+use crate::os::fork;
 use annotations::AnnotationMetrics;
 use ffi::{RangeApi, RangeUnit};
 use kernels::KernelMetrics;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
+use run::END_LIMIT;
 use session::DeviceMetrics;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// The functions of libcupti.
@@ -98,6 +101,15 @@ pub(super) fn end_call(call: &EndedCall<'_>) {
     captures::end_call(call.function, call.error);
 }
 
+/// Metrics of recordings that ended while a stream was captured, with the counters that they still have.
+static HELD: fork::Own<Vec<RangeMetrics>> = fork::Own::of_first(Vec::new());
+
+/// Releases the counters that ended recordings still have. The captures in which they ended are over, as far as known.
+pub(super) fn release_held_counters() {
+    let held = std::mem::take(&mut *HELD.lock());
+    held.iter().for_each(RangeMetrics::release);
+}
+
 /// The types that are recorded together with metrics: those of the host.
 const OF_HOST: ActivityTypes = ActivityTypes::of(&[
     ActivityType::CudaRuntime,
@@ -141,6 +153,7 @@ impl RangePlan {
         }
         let library = loaded.range_library()?;
         OWNER.claim();
+        release_held_counters();
         let mut lease =
             ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's profiler of counters"))?;
         let explained = |reason| library.helper.explain(reason);
@@ -178,10 +191,7 @@ impl RangeMetrics {
 
     /// Adds what is measured to the capabilities.
     pub(super) fn describe(&self, capabilities: &mut Capabilities) {
-        match self {
-            RangeMetrics::Kernels(metrics) => metrics.run.describe(capabilities),
-            RangeMetrics::Annotations(metrics) => metrics.run.describe(capabilities),
-        }
+        self.run().describe(capabilities);
     }
 
     /// Returns the type of the rows with metrics.
@@ -207,11 +217,32 @@ impl RangeMetrics {
         }
     }
 
+    fn run(&self) -> &RangeRun {
+        match self {
+            RangeMetrics::Kernels(metrics) => &metrics.run,
+            RangeMetrics::Annotations(metrics) => &metrics.run,
+        }
+    }
+
     /// Ends the measuring, and releases the counters of all contexts. A launch that is measured has until then to return.
     pub(super) fn finish(&self, deadline: Instant) {
+        if self.run().is_over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let is_captured = !self.run().captures.wait_for_ends(END_LIMIT);
         match self {
-            RangeMetrics::Kernels(metrics) => metrics.finish(deadline),
-            RangeMetrics::Annotations(metrics) => metrics.finish(),
+            RangeMetrics::Kernels(metrics) => metrics.finish(deadline, is_captured),
+            RangeMetrics::Annotations(metrics) => metrics.finish(is_captured),
+        }
+        if is_captured {
+            HELD.lock().push(self.clone());
+        }
+    }
+
+    fn release(&self) {
+        match self {
+            RangeMetrics::Kernels(metrics) => metrics.release(),
+            RangeMetrics::Annotations(metrics) => _ = metrics.release(),
         }
     }
 

@@ -186,6 +186,12 @@ impl ContextSession {
         false
     }
 
+    /// Ends the measuring of the context without a call of CUPTI; returns whether a launch is still measured at the deadline.
+    pub(super) fn close_without_release(&self, deadline: Instant) -> bool {
+        self.lock_state().is_closed = true;
+        self.wait_for_turn(deadline.saturating_duration_since(Instant::now())).is_none()
+    }
+
     /// Releases the counters until the next launch, unless one is measured.
     pub(super) fn release_idle(&self, driver: &Driver) {
         let state = self.lock_state();

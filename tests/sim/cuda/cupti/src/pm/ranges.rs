@@ -79,6 +79,7 @@ pub(crate) fn enable(params: &mut EnableRanges) -> Outcome {
 }
 
 pub(crate) fn disable(handle: usize) -> Outcome {
+    link::spoil_captures()?;
     with_profiler(handle, |profiler| device_of(profiler.context).map(drop))?;
     let removed = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&handle);
     let mut submitted = SUBMITTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,6 +153,7 @@ pub(crate) fn push(params: &PushRange) -> Outcome {
 
 /// Counts what ran between push and pop, as the hardware does: a kernel of before that still ran, but none that still runs.
 pub(crate) fn pop(handle: usize) -> Outcome {
+    link::spoil_captures()?;
     with_profiler(handle, |profiler| {
         let device = u64::from(device_of(profiler.context)?);
         let (pushed, popped) = (profiler.pushed.take().ok_or(Code::INVALID_OPERATION)?, now());
@@ -185,6 +187,7 @@ pub(crate) fn queued(work: &[Work]) {
 }
 
 pub(crate) fn stop(params: &mut RangeStop) -> Outcome {
+    link::spoil_captures()?;
     if link::options().range_stop_error != 0 {
         return Err(Code(link::options().range_stop_error));
     }
