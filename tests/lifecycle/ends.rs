@@ -356,7 +356,9 @@ pub(crate) const TESTS: &[Test] = &[
         let (last, parts): (Vec<_>, Vec<_>) = played.files().into_iter().partition(|file| file.starts_with("trace-"));
         assert!(parts.len() > 1 && parts.iter().all(|file| file.ends_with(".json")), "{parts:?}: {}", played.stderr);
         let slices = |files: &[String]| files.iter().map(|file| played.file(file).slices("work")).sum::<usize>();
-        assert_eq!((slices(&parts), slices(&last)), (2 * PARTED, 1));
+        // A slice that is open at the end of a part is also in the next.
+        let (of_parts, all) = (slices(&parts), 2 * PARTED..2 * PARTED + parts.len());
+        assert!(all.contains(&of_parts) && slices(&last) == 1, "{of_parts} {}", played.stderr);
     }),
     #[cfg(feature = "gzip")]
     ("two_recordings_are_both_written_at_exit", || {
