@@ -70,10 +70,12 @@ impl LiveView {
                 .map_err(|why| format!("cannot open it: {why}; run this command as its user or as root"))?;
             let memory =
                 FileMemory::of(&file).map_err(|why| format!("cannot read its size: {why}; check its file system"))?;
+            // Before the reading, which takes time: later records are not read.
+            let now = SystemTime::now().into();
             match Trace::read_segment_from(&file, path) {
                 Ok(segment) => {
                     let torn = torn_text(&segment.to_string());
-                    let view = LiveView::new(&segment.trace, seconds, SystemTime::now().into());
+                    let view = LiveView::new(&segment.trace, seconds, now);
                     let (path, process, is_left) = (path.to_owned(), segment.process_id(), is_unlocked(&file));
                     return Ok(LiveView { path, process, torn, memory, is_left, read_in: begun.elapsed(), ..view });
                 }
