@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
-use crate::session::{Cycle, Ending, Session, SessionHandle, SpilledRecording, Status, WriterUse};
+use crate::session::{Cycle, Ending, Session, SessionHandle, SpilledRecording, Status};
 use crate::trace::Trace;
 use std::fmt;
 use std::path::PathBuf;
@@ -218,7 +218,7 @@ fn end_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> St
     match session.finish(true) {
         Ok(Ending::Recording(trace)) => {
             let path = session.output_path().filter(|_| !at_end || session.writes_at_end());
-            let path = path.filter(|path| session.may_write(path, WriterUse::Guard));
+            let path = path.filter(|path| !session.is_written_at_exit(path));
             let parts = session.spill.take_ended(session, session.spill_deadline());
             write_recording(session, trace, parts, path, why_empty)?;
         }

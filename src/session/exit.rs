@@ -4,7 +4,7 @@ use super::background::{limit_saves, wait_for_saves};
 use super::observer::SessionEvent;
 use super::requests::REQUEST_IS_RECORDING;
 use super::saving::{Patience, PendingWrite};
-use super::{Session, Status, WriterUse, lock_within};
+use super::{Session, Status, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::live::LiveFile;
@@ -178,9 +178,11 @@ impl Session {
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
         }
-        let is_wanted = !at_end || self.writes_at_end() && self.may_write(&path, WriterUse::Exit);
-        if self.why_empty(&trace).is_some() || !is_wanted {
+        if self.why_empty(&trace).is_some() || at_end && !self.writes_at_end() {
             return Ok(None);
+        }
+        if at_end {
+            self.note_write_at_exit(&path);
         }
         let begun = self.writes.begin_write(trace, path, Patience::Until(deadline))?;
         Ok(begun.map(|write| (write, live)))

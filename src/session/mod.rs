@@ -92,8 +92,8 @@ pub(crate) struct Session {
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
     claim: fork::Own<Option<OutputClaim>>,
-    /// The last writer that was given its trace, and by whom.
-    given: fork::Own<Option<(PathBuf, WriterUse)>>,
+    /// The writer that has its trace because the process ends.
+    written_at_exit: fork::Own<Option<PathBuf>>,
     /// The process that created the session.
     process: u32,
 }
@@ -102,15 +102,6 @@ pub(crate) struct Session {
 pub(crate) struct NextOutput {
     path: PathBuf,
     claim: Option<OutputClaim>,
-}
-
-/// Why a writer is given its only trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WriterUse {
-    /// The guard was dropped.
-    Guard,
-    /// The process ends, perhaps while its guard is dropped.
-    Exit,
 }
 
 /// A session's state.
@@ -160,7 +151,7 @@ impl Session {
             spill,
             is_unguarded: AtomicBool::new(false),
             claim: fork::Own::default(),
-            given: fork::Own::default(),
+            written_at_exit: fork::Own::default(),
             process: std::process::id(),
         });
         session.triggers.set_session(&session);
@@ -205,13 +196,16 @@ impl Session {
         std::mem::replace(&mut *self.claim.lock(), next.claim)
     }
 
-    /// Returns whether an output may be written now: a writer has its trace already if the process ends while its guard is dropped.
-    pub(crate) fn may_write(&self, output: &Path, by: WriterUse) -> bool {
-        if !Writers::is_url(output) {
-            return true;
+    /// Notes that the end of the process writes an output. A guard that is dropped meanwhile leaves a writer alone then.
+    pub(crate) fn note_write_at_exit(&self, output: &Path) {
+        if Writers::is_url(output) {
+            *self.written_at_exit.lock() = Some(output.to_owned());
         }
-        let before = self.given.lock().replace((output.to_owned(), by));
-        before.is_none_or(|(given, to)| given != output || to == by)
+    }
+
+    /// Returns whether an output is a writer that has its trace because the process ends.
+    pub(crate) fn is_written_at_exit(&self, output: &Path) -> bool {
+        self.written_at_exit.lock().as_deref() == Some(output)
     }
 
     /// Returns the output with its placeholders replaced by these values.
