@@ -19,6 +19,8 @@ use std::sync::Arc;
 thread_local! {
     static LANE: Lane = const { Lane::new() };
     static STORE: RefCell<ThreadStore> = const { RefCell::new(ThreadStore { first: None, others: Vec::new() }) };
+    /// Whether the thread has used its store.
+    static HAS_STORE: Cell<bool> = const { Cell::new(false) };
     /// The epoch for which an allocator created the first layer's lane without a name.
     static UNNAMED: Cell<u64> = const { Cell::new(NO_EPOCH) };
 }
@@ -108,6 +110,7 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> 
 /// For an `allocator`, the lane stays unnamed for now: the standard library knows no name while it allocates the thread's own
 /// handle.
 pub(crate) fn enroll_thread(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> bool {
+    HAS_STORE.set(true);
     let is_free = LANE.with(|lane| !lane.is_open()) || STORE.try_with(ThreadStore::has_first_ended).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
@@ -208,6 +211,10 @@ pub(crate) fn remove_lane(epoch: u64) {
 pub(crate) fn forget_lane() {
     counters::close_all();
     LANE.with(Lane::abandon);
+    // The first use of the store on a thread registers its destructor, which allocates.
+    if !HAS_STORE.get() {
+        return;
+    }
     let _ = STORE.try_with(|store| {
         if let Ok(store) = store.try_borrow() {
             store.others.iter().for_each(|(lane, _)| lane.0.abandon());
