@@ -3,6 +3,7 @@
 use super::super::profiler::ffi::{CallFailure, MetricNames, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
 use super::super::profiler::lease::ProfilerLease;
+use super::super::range::release_held_counters;
 use super::device::check_support;
 use super::{PmLibrary, PmSampling, check_owner, select_devices};
 use crate::collector::{DeviceDescription, Unavailable};
@@ -55,6 +56,7 @@ impl PmSampling {
         let library = self.load()?;
         check_owner()?;
         let devices = select_devices(library.cupti.driver.devices(), &[])?;
+        release_held_counters();
         let mut lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
         lease.initialize(library.profiler).map_err(|failed| library.helper.explain(failed.to_unavailable()))?;
         Ok(devices.into_iter().map(|device| library.describe_device(device, names)).collect())

@@ -203,12 +203,13 @@ impl AnnotationMetrics {
         }
         self.with_annotation(|annotation| annotation.without_context.take_if(|known| *known == call.correlation));
         let context = self.find_context(call.context);
+        // Outside of the borrow, since the driver may call back.
+        let is_captured =
+            self.run.captures.is_any() && stream.is_none_or(|stream| self.run.driver.is_capturing(Some(stream)));
         let enter = |current: &RefCell<Option<CurrentCall>>| {
             let mut current = current.borrow_mut();
             let is_outer = current.as_ref().is_none_or(|call| !std::ptr::eq(call.metrics.as_ptr(), Arc::as_ptr(self)));
             if is_outer {
-                let is_captured = self.run.captures.is_any()
-                    && stream.is_none_or(|stream| self.run.driver.is_capturing(Some(stream)));
                 *current = Some(CurrentCall {
                     metrics: Arc::downgrade(self),
                     function: call.function,
@@ -436,6 +437,11 @@ impl AnnotationMetrics {
         }
         self.run.note_unmeasured("annotation", "annotations");
         self.rowless.notes().for_each(|note| self.run.sink.note(note));
+    }
+
+    /// Returns the contexts that may have counters.
+    pub(super) fn contexts(&self) -> Vec<usize> {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
     /// Releases the counters of all contexts; returns how many annotations that cut.

@@ -33,8 +33,9 @@ struct CaptureCall {
     stream: usize,
 }
 
-/// The result of ending a capture that was invalidated, which ends it too.
+/// The results of ending a capture that was invalidated, or has work that was not joined, which end it too.
 const CAPTURE_INVALIDATED: u32 = 901;
+const CAPTURE_UNJOINED: u32 = 904;
 
 thread_local! {
     static CALL: RefCell<Option<CaptureCall>> = const { RefCell::new(None) };
@@ -92,7 +93,7 @@ impl Captures {
         let Some(count) = streams.get_mut(&stream) else { return };
         match step {
             CaptureStep::Begin if error != 0 => *count -= 1,
-            CaptureStep::End if matches!(error, 0 | CAPTURE_INVALIDATED) => *count -= 1,
+            CaptureStep::End if matches!(error, 0 | CAPTURE_INVALIDATED | CAPTURE_UNJOINED) => *count -= 1,
             CaptureStep::Destroy if error == 0 => *count = 0,
             CaptureStep::Begin | CaptureStep::End | CaptureStep::Destroy => {}
         }

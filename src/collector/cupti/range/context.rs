@@ -321,12 +321,7 @@ impl AnnotatedContext {
         };
         state.range = None;
         drop(state);
-        driver.with_context(self.context, || {
-            if is_open {
-                profiler.abandon_range();
-            }
-            profiler.release();
-        });
+        driver.with_context(self.context, || profiler.end(is_open));
         is_uncounted
     }
 }

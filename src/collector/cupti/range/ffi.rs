@@ -33,6 +33,7 @@ functions! {
     RangeApi
     required {
     device_of_context = c"cuptiGetDeviceId": unsafe extern "C" fn(*mut c_void, *mut u32) -> u32;
+    id_of_context = c"cuptiGetContextId": unsafe extern "C" fn(*mut c_void, *mut u32) -> u32;
     enable = c"cuptiRangeProfilerEnable": Call<EnableParams>;
     disable = c"cuptiRangeProfilerDisable": Call<ProfilerParams>;
     image_size = c"cuptiRangeProfilerGetCounterDataSize": Call<ImageSizeParams>;
@@ -130,6 +131,15 @@ impl RangeApi {
             0 => Ok(device),
             code => Err(CallFailure { call: "cuptiGetDeviceId", error: CuptiError(code) }),
         }
+    }
+
+    /// Returns the id of a context, which must be current on the calling thread. A later context may have its handle, but never
+    /// its id.
+    pub(super) fn find_context_id(&self, context: usize) -> Option<u32> {
+        let mut id = 0;
+        // SAFETY: the context is current, and the pointer is a valid place for a number.
+        let code = unsafe { (self.id_of_context)(with_exposed_provenance_mut(context), &raw mut id) };
+        (code == 0).then_some(id)
     }
 
     /// Reserves the counters of a context, which must be current on the calling thread.

@@ -224,6 +224,11 @@ impl KernelMetrics {
         }
     }
 
+    /// Returns the contexts that may have counters.
+    pub(super) fn contexts(&self) -> Vec<usize> {
+        self.lock_sessions().keys().copied().collect()
+    }
+
     /// Releases the counters of all contexts.
     pub(super) fn release(&self) {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();

@@ -102,12 +102,14 @@ pub(super) fn end_call(call: &EndedCall<'_>) {
 }
 
 /// Metrics of recordings that ended while a stream was captured, with the counters that they still have.
-static HELD: fork::Own<Vec<RangeMetrics>> = fork::Own::of_first(Vec::new());
+static HELD_METRICS: fork::Own<Vec<RangeMetrics>> = fork::Own::of_first(Vec::new());
 
-/// Releases the counters that ended recordings still have. The captures in which they ended are over, as far as known.
+/// Releases the counters that ended recordings still have, unless a capture blocks one of their contexts.
 pub(super) fn release_held_counters() {
-    let held = std::mem::take(&mut *HELD.lock());
-    held.iter().for_each(RangeMetrics::release);
+    let held = std::mem::take(&mut *HELD_METRICS.lock());
+    let (captured, free): (Vec<_>, Vec<_>) = held.into_iter().partition(RangeMetrics::is_capturing);
+    free.iter().for_each(RangeMetrics::release);
+    HELD_METRICS.lock().extend(captured);
 }
 
 /// The types that are recorded together with metrics: those of the host.
@@ -235,8 +237,20 @@ impl RangeMetrics {
             RangeMetrics::Annotations(metrics) => metrics.finish(is_captured),
         }
         if is_captured {
-            HELD.lock().push(self.clone());
+            HELD_METRICS.lock().push(self.clone());
         }
+    }
+
+    /// Returns whether a stream of its contexts is captured, as far as the driver can tell.
+    fn is_capturing(&self) -> bool {
+        let contexts = match self {
+            RangeMetrics::Kernels(metrics) => metrics.contexts(),
+            RangeMetrics::Annotations(metrics) => metrics.contexts(),
+        };
+        let driver = self.run().driver;
+        let mut is_capturing = false;
+        contexts.into_iter().for_each(|it| driver.with_context(it, || is_capturing |= driver.is_capturing(None)));
+        is_capturing
     }
 
     fn release(&self) {

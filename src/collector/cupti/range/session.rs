@@ -46,6 +46,9 @@ struct SessionState {
 #[derive(Debug)]
 pub(super) struct ContextProfiler {
     metrics: Arc<DeviceMetrics>,
+    context: usize,
+    /// `None` if CUPTI does not tell it.
+    context_id: Option<u32>,
     handle: RangeHandle,
     image: CounterImage,
 }
@@ -205,7 +208,7 @@ impl ContextSession {
         state.is_measuring = true;
         drop(state);
         // Without its context the object has ended too.
-        driver.with_context(self.context, || profiler.release());
+        driver.with_context(self.context, || profiler.end(false));
         self.end_turn();
     }
 }
@@ -216,7 +219,8 @@ impl ContextProfiler {
         let DeviceMetrics { api, names, .. } = &**metrics;
         let handle = api.enable(context)?;
         let image = api.new_image(handle, names).inspect_err(|_| api.disable(handle))?;
-        Ok(ContextProfiler { metrics: metrics.clone(), handle, image })
+        let context_id = api.find_context_id(context);
+        Ok(ContextProfiler { metrics: metrics.clone(), context, context_id, handle, image })
     }
 
     fn start(&mut self, unit: RangeUnit) -> Result<(), CallFailure> {
@@ -241,6 +245,18 @@ impl ContextProfiler {
         let is_popped = self.metrics.api.pop_range(self.handle).is_ok();
         let stopped = self.metrics.api.stop(self.handle, RangeUnit::Annotations, &self.image);
         is_popped && stopped.is_ok_and(|report| report.is_complete)
+    }
+
+    /// Releases the counters, after a range that `has_range` open. The context must be current.
+    pub(super) fn end(self, has_range: bool) {
+        // The object has ended with its context, whose handle another one may have.
+        if self.metrics.api.find_context_id(self.context) != self.context_id {
+            return;
+        }
+        if has_range {
+            self.abandon_range();
+        }
+        self.release();
     }
 
     /// Releases the counters. The context must be current.

@@ -9,6 +9,8 @@ pub(in crate::collector::cupti) struct OwnWaits {
     calls: Mutex<BTreeSet<u32>>,
 }
 
+/// The most ids: none is removed while calls of the driver are not recorded.
+const MOST_WAITS: usize = 1 << 16;
 /// The driver's number of `cuCtxSynchronize`.
 const SYNCHRONIZE: u32 = 17;
 
@@ -28,7 +30,12 @@ impl OwnWaits {
 
     /// Notes that the thread waits at the begin of a call.
     pub(super) fn note(&self, correlation: u32) {
-        self.with_calls(|calls| calls.insert(correlation));
+        self.with_calls(|calls| {
+            calls.insert(correlation);
+            if calls.len() > MOST_WAITS {
+                calls.pop_first();
+            }
+        });
     }
 
     /// Returns whether the record of a driver's call is that of such a wait, once.

@@ -200,6 +200,13 @@ api! {
         give(device, ranges::device_of(context)?)
     }
 
+    fn cuptiGetContextId(context: u64, id: *mut u32) {
+        need_driver()?;
+        ranges::device_of(context)?;
+        // Handles are never used again.
+        give(id, context as u32)
+    }
+
     fn cuptiGetThreadIdType(value: *mut u32) {
         need_driver_from_13_2()?;
         give(value, attributes::thread_id_type())
