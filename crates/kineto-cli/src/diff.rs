@@ -15,11 +15,11 @@ use std::process::ExitCode;
 ///
 /// A side is a trace, a folder of traces, or several of either. One run a side does not show how runs differ: changes that most
 /// operations share are then not reported as slower. With four or more runs a side they are. The first trace of each rank is the first run,
-/// the second the second, and so on. With a few runs a side, operations inform each other of how runs differ.
+/// the second the second, and so on. Of a few runs a side, all operations together show how runs differ.
 ///
 /// Exit status: 0 if nothing is slower, 1 if a trace was not read, 2 if the arguments are wrong, 3 if something is slower, 4 if the
-/// mean step or an operation is slower in a way that fewer than four steps, or fewer than four runs a side, do not tell from chance, a clock
-/// or the machine's load.
+/// mean step or trace is slower in a way that fewer than four steps, or fewer than four runs a side, do not tell from chance, a clock or the
+/// machine's load.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto diff yesterday.pt.trace.json.gz today.pt.trace.json.gz\n  \

@@ -38,7 +38,8 @@ impl RunSpread {
         let classes: Vec<&RunValues> = classes.collect();
         let mut spread = RunSpread::default();
         spread.freedom = classes.iter().map(|values| spread.own_squares(values).1).fold(0.0, f64::max);
-        if classes.len() < MIN_CLASSES || spread.freedom < 1.0 {
+        let repeated = classes.iter().filter(|values| spread.own_squares(values).1 >= 1.0).count();
+        if repeated < MIN_CLASSES || spread.freedom < 1.0 {
             return spread;
         }
         spread.shared = [0, 1].map(|side| shared_deviations(classes.iter().filter_map(|values| values.get(side))));
@@ -46,7 +47,8 @@ impl RunSpread {
             spread.shared.iter().flatten().map(|shared| shared * shared).sum::<f64>() / spread.freedom;
         let own = classes.iter().map(|values| spread.own_squares(values));
         spread.typical = TypicalVariance::from_variances(
-            &own.filter(|(squares, freedom)| *squares > 0.0 && *freedom >= 1.0)
+            // Equal values differ by rounding.
+            &own.filter(|(squares, freedom)| *freedom >= 1.0 && squares / freedom > 1e-12)
                 .map(|(squares, freedom)| (squares / freedom, freedom))
                 .collect::<Vec<_>>(),
         );
@@ -112,7 +114,12 @@ fn shared_deviations<'v>(classes: impl Iterator<Item = &'v Vec<Option<Estimate>>
     };
     let deviations: Vec<Vec<Option<f64>>> = classes.filter_map(of_class).collect();
     let runs = deviations.iter().map(Vec::len).max().unwrap_or(0);
-    (0..runs).map(|run| median(deviations.iter().filter_map(|of_class| *of_class.get(run)?))).collect()
+    let of_run = |run: usize| {
+        let known: Vec<f64> = deviations.iter().filter_map(|of_class| *of_class.get(run)?).collect();
+        // Of few classes, the median is that of one of them.
+        if known.len() < MIN_CLASSES { 0.0 } else { median(known.into_iter()) }
+    };
+    (0..runs).map(of_run).collect()
 }
 
 /// The variance of a typical class, and for how many degrees of freedom it counts.

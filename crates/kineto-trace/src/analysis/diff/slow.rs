@@ -37,8 +37,10 @@ impl SlowSteps {
         let mut probability = fisher_probability(counts);
         if probability < FALSE_ALARM {
             // Fewer independent steps never show more.
-            let independent = runs.each_ref().map(|runs| effective_counts(runs, limit));
-            probability = probability.max(fisher_probability(independent));
+            let shares = runs.each_ref().map(|runs| SlowShare::new(runs, limit));
+            let others: f64 = shares.iter().map(|share| share.other_runs).sum();
+            let differ = shares.iter().map(|share| share.scaled).sum::<f64>() / others.max(1.0);
+            probability = probability.max(fisher_probability(shares.map(|share| share.effective_counts(differ))));
         }
         Some(SlowSteps {
             shares: counts.map(|(slow, all)| slow as f64 / all as f64),
@@ -71,27 +73,41 @@ fn slow_limit(runs: &[Vec<StepSeries>; 2]) -> f64 {
     middle + (4.0 * (middle - low)).max(0.1 * middle)
 }
 
-/// Returns the number of independent slow steps of a side, and of all independent steps.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are positive and small")]
-fn effective_counts(runs: &[StepSeries], limit: f64) -> (u64, u64) {
-    let slow: Vec<Vec<f64>> = runs.iter().filter(|run| run.steps > 0).map(|run| run.slow_flags(limit)).collect();
-    let count: usize = slow.iter().map(Vec::len).sum();
-    let share = slow.iter().flatten().sum::<f64>() / count.max(1) as f64;
-    let binomial = share * (1.0 - share);
-    let (mut independent, mut scaled) = (0.0, 0.0);
-    for values in &slow {
-        let number = values.len() as f64;
-        let own = values.iter().sum::<f64>() / number;
-        let squares = values.iter().map(|value| (value - own).powi(2)).sum();
-        let left = number / correlation_scale(values, own, squares);
-        independent += left;
-        // How much shares of runs differ, in terms of what their steps explain.
-        scaled += if binomial > 0.0 { left * (own - share).powi(2) / binomial } else { 0.0 };
+/// The share of slow steps of a side, and how well it is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct SlowShare {
+    share: f64,
+    /// The number of independent steps, if runs did not differ.
+    independent: f64,
+    /// The sum of squares of how much the shares of runs differ, in terms of what their steps explain, and its degrees of freedom.
+    scaled: f64,
+    other_runs: f64,
+}
+
+impl SlowShare {
+    fn new(runs: &[StepSeries], limit: f64) -> SlowShare {
+        let slow: Vec<Vec<f64>> = runs.iter().filter(|run| run.steps > 0).map(|run| run.slow_flags(limit)).collect();
+        let count: usize = slow.iter().map(Vec::len).sum();
+        let share = slow.iter().flatten().sum::<f64>() / count.max(1) as f64;
+        let binomial = share * (1.0 - share);
+        let mut found = SlowShare { share, other_runs: slow.len().saturating_sub(1) as f64, ..SlowShare::default() };
+        for values in &slow {
+            let number = values.len() as f64;
+            let own = values.iter().sum::<f64>() / number;
+            let squares = values.iter().map(|value| (value - own).powi(2)).sum();
+            let left = number / correlation_scale(values, own, squares);
+            found.independent += left;
+            found.scaled += if binomial > 0.0 { left * (own - share).powi(2) / binomial } else { 0.0 };
+        }
+        found
     }
-    let others = slow.len().saturating_sub(1).max(1) as f64;
-    let independent = independent / (scaled / others).max(1.0);
-    let all = independent.floor().max(1.0);
-    ((share * all).round() as u64, all as u64)
+
+    /// Returns the number of independent slow steps, and of all independent steps, if the shares of runs differ by that factor.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are positive and small")]
+    fn effective_counts(&self, differ: f64) -> (u64, u64) {
+        let all = (self.independent / differ.max(1.0)).floor().max(1.0);
+        ((self.share * all).round() as u64, all as u64)
+    }
 }
 
 /// Returns the probability that two shares differ as much or more by chance: twice that of the direction that is seen.

@@ -27,7 +27,10 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     let has_steps = a.steps().min(b.steps()) >= MIN_VALUES as u64;
     let pairs = match_classes(a, b);
     let names = [a, b].map(|side| side.classes.iter().map(|class| class.name).collect());
-    let comparison = Comparison { a, b, has_steps, renamed: match_streams(a, b), names };
+    // Short traces among longer ones show nothing.
+    let usable_runs = |side: &MergedSide<'_>| side.estimate_total(has_steps).iter().flatten().count();
+    let has_runs = usable_runs(a).min(usable_runs(b)) >= MIN_VALUES;
+    let comparison = Comparison { a, b, has_steps, has_runs, renamed: match_streams(a, b), names };
     let values: Vec<ClassValues> = pairs.iter().map(|pair| comparison.class_values(pair)).collect();
     let (ratios, [of_host, of_devices]) = comparison.ratios(&pairs, &values);
     let slow_total = SlowSteps::new(&[a.step_lengths(), b.step_lengths()]).filter(|_| has_steps);
@@ -72,7 +75,7 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
         classes,
         host_drift_percent: of_host.change_percent(),
         device_drift_percent: of_devices.change_percent(),
-        has_runs: comparison.has_runs(),
+        has_runs: comparison.has_runs,
     }
 }
 
@@ -214,7 +217,8 @@ impl TestedRatio {
             () if !exceeds(&self.own) => ChangeVerdict::Same,
             () if self.is_of_neighbours() => ChangeVerdict::Noise,
             () if whole < FALSE_ALARM || (exceeds(&self.left) && left < FALSE_ALARM) => direction(self.own.value),
-            () if own < FALSE_ALARM => ChangeVerdict::Drift,
+            // Enough runs tell a drift from what runs differ by.
+            () if own < FALSE_ALARM && (self.whole.is_none() || !exceeds(&self.left)) => ChangeVerdict::Drift,
             () => ChangeVerdict::Noise,
         };
         TestResult {
@@ -259,6 +263,8 @@ struct Comparison<'c, 'p> {
     a: &'c MergedSide<'p>,
     b: &'c MergedSide<'p>,
     has_steps: bool,
+    /// Whether both sides have enough runs to show how runs differ.
+    has_runs: bool,
     /// The streams of the first side that have another number on the second.
     renamed: HashMap<Stream, Stream>,
     /// The names of the classes of both sides.
@@ -316,7 +322,7 @@ impl Comparison<'_, '_> {
         let is_doubtful = |pair: &ClassPair| {
             (has_drift && self.is_wait(pair)) || (host.is_wide && self.kind(pair) != ClassKind::Work)
         };
-        if !self.has_runs() {
+        if !self.has_runs {
             let doubtful = pairs.iter().zip(results).filter(|(pair, _)| is_doubtful(pair));
             doubtful.for_each(|(_, result)| result.share_drift());
         }
@@ -328,7 +334,7 @@ impl Comparison<'_, '_> {
         let is_slower = total.change_percent.is_some_and(|percent| percent > 0.0);
         let reasons = if is_slower { [V::Slower, V::New] } else { [V::Faster, V::Gone] };
         let explains = |change: &ClassChange| change.kind == ClassKind::Work && reasons.contains(&change.verdict);
-        if !self.has_runs() && !classes.iter().any(explains) {
+        if !self.has_runs && !classes.iter().any(explains) {
             total.share_drift();
         }
     }
@@ -374,7 +380,7 @@ impl Comparison<'_, '_> {
             let exclusive: Vec<_> = exclusive.map(|(_, kind, ratio, _)| (*kind, *ratio)).collect();
             let drift = Drift::from_ratios(&exclusive, expected * self.run_share().sqrt()).of_runs(spread.freedom);
             for (at, _, own, values) in own {
-                let whole = self.has_runs().then(|| spread.with_shared(own, &values.runs));
+                let whole = self.has_runs.then(|| spread.with_shared(own, &values.runs));
                 let tested = TestedRatio { own, left: own.without_drift(&drift), whole };
                 ratios.get_mut(at).into_iter().for_each(|ratio| *ratio = Some(tested));
             }
@@ -387,7 +393,7 @@ impl Comparison<'_, '_> {
     fn total_ratio(&self, drift: Drift) -> Option<TestedRatio> {
         let values = [self.a, self.b].map(|side| side.estimate_total(self.has_steps));
         let own = RunSpread::new([&values].into_iter()).ratio(&values)?;
-        Some(TestedRatio { own, left: own.without_drift(&drift), whole: self.has_runs().then_some(own) })
+        Some(TestedRatio { own, left: own.without_drift(&drift), whole: self.has_runs.then_some(own) })
     }
 
     /// Returns the variance of a difference of two sides, in terms of that of two runs.
@@ -396,15 +402,10 @@ impl Comparison<'_, '_> {
         [self.a, self.b].iter().map(|side| 0.5 / side.runs().max(1) as f64).sum()
     }
 
-    /// Returns whether both sides have enough runs to show how runs differ.
-    fn has_runs(&self) -> bool {
-        self.a.runs().min(self.b.runs()) >= MIN_VALUES
-    }
-
     /// Compares the shares of slow steps. Few runs do not tell slow steps of the host from the machine's load.
     fn slow_steps(&self, pair: &ClassPair) -> Option<SlowSteps> {
-        let is_told = self.has_steps && (self.has_runs() || self.kind(pair) == ClassKind::Work);
-        is_told.then(|| SlowSteps::new(&[self.a.step_series(&pair.a), self.b.step_series(&pair.b)]))?
+        let is_known = self.has_steps && (self.has_runs || self.kind(pair) == ClassKind::Work);
+        is_known.then(|| SlowSteps::new(&[self.a.step_series(&pair.a), self.b.step_series(&pair.b)]))?
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a share")]
