@@ -75,8 +75,8 @@ thread_local! {
     static KNOWN: [Cell<KnownLabel>; KNOWN_SPANS] = const { [const { Cell::new((0, 0, 0)) }; KNOWN_SPANS] };
 }
 
-/// Returns what the thread knows at the place of a recording's span. Two layers have other places for the same spans, whose
-/// ids differ by multiples of it.
+/// Calls `with` with the place of a recording's span. The epoch keeps two layers apart: their ids of a span differ by a multiple
+/// of the number of places.
 fn with_known<R>(span: u64, epoch: u64, with: impl FnOnce(&Cell<KnownLabel>) -> R) -> Option<R> {
     let place = usize::try_from(span.wrapping_add(epoch.wrapping_mul(31))).unwrap_or_default() % KNOWN_SPANS;
     KNOWN.with(|known| known.get(place).map(with))
