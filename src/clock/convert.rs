@@ -47,13 +47,13 @@ encoded_as! {
 }
 
 impl Converter {
-    /// Creates the converter of a session's anchors, which must be in order of time; without any, all times are 0.
-    pub(crate) fn new(anchors: &[Anchor]) -> Converter {
+    /// Creates the converter of a session's anchors; without any, all times are 0.
+    pub(crate) fn new(anchors: Vec<Anchor>) -> Converter {
         Converter::from_anchors(anchors, Anchor::ticks)
     }
 
     /// Creates the converter of a process that has ended, whose records had times of the counter if `by_counter`.
-    pub(crate) fn of_other_process(anchors: &[Anchor], by_counter: bool) -> Converter {
+    pub(crate) fn of_other_process(anchors: Vec<Anchor>, by_counter: bool) -> Converter {
         Converter::from_anchors(anchors, if by_counter { |anchor| anchor.counter } else { |anchor| anchor.monotonic })
     }
 
@@ -62,11 +62,13 @@ impl Converter {
         Converter { pieces: vec![Piece { from: 0, unix_ns: 0, ns_per_tick: 1 << 32 }], error_ns: 0, steps: 0 }
     }
 
-    fn from_anchors(anchors: &[Anchor], ticks: fn(&Anchor) -> Ticks) -> Converter {
+    fn from_anchors(mut anchors: Vec<Anchor>, ticks: fn(&Anchor) -> Ticks) -> Converter {
+        // A thread that is pre-empted between reading the clocks and storing the anchor stores it after a later one.
+        anchors.sort_by_key(ticks);
         let mut converter = Converter { pieces: Vec::with_capacity(anchors.len()), error_ns: 0, steps: 0 };
-        let rate = AnchorInterval::tick_rate(anchors, ticks);
+        let rate = AnchorInterval::tick_rate(&anchors, ticks);
         let mut slope = rate;
-        for passed in AnchorInterval::from_anchors(anchors, ticks) {
+        for passed in AnchorInterval::from_anchors(&anchors, ticks) {
             let found = if passed.clocks_agree(rate) { Some(passed.unix) } else { passed.likeliest_duration(rate) };
             converter.steps += u32::from(found != Some(passed.unix));
             slope = found.map_or(Some(rate), |ns| fixed_point_ratio(ns, passed.ticks)).unwrap_or(slope);
@@ -213,13 +215,15 @@ fn ticks_to_nanos(ticks: u64, ns_per_tick: u64) -> u64 {
 mod tests {
     use super::super::tick::read_counter;
     use super::*;
+    use crate::encoding::Encoded;
+    use kineto_trace::fallible::List;
 
     fn anchor(ticks: u64, monotonic_ns: u64, unix_ns: u64) -> Anchor {
         let (counter, monotonic) = (Ticks(ticks), Ticks(monotonic_ns));
         Anchor { counter, monotonic, unix: Timestamp::from_nanos(unix_ns), error_ticks: 30 }
     }
     fn converter(anchors: &[Anchor]) -> Converter {
-        Converter::from_anchors(anchors, |anchor| anchor.counter)
+        Converter::from_anchors(anchors.to_vec(), |anchor| anchor.counter)
     }
     fn at(converter: &Converter, ticks: u64) -> u64 {
         converter.timestamp_of(Ticks(ticks)).as_nanos()
@@ -252,6 +256,22 @@ mod tests {
     fn conversion_extrapolates_before_the_first_anchor() {
         let c = converter(&[anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000)]);
         assert_eq!(at(&c, 700), 4_999_900);
+    }
+
+    #[test]
+    fn anchors_may_come_in_any_order() {
+        let ordered = [anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000), anchor(8000, 3000, 5_003_000)];
+        let [first, second, third] = ordered;
+        for anchors in [ordered, [first, third, second], [third, second, first]] {
+            let c = converter(&anchors);
+            let mut stored = List::new();
+            c.encode(&mut stored);
+            let stored = Converter::decode(&mut &stored[..]).expect("a segment with this clock can be read");
+            for ticks in [700, 1000, 2500, 4000, 6000, 8000, 9000] {
+                assert_eq!([&c, &stored].map(|c| at(c, ticks)), [at(&converter(&ordered), ticks); 2], "{anchors:?}");
+            }
+            assert_eq!(c.clock_steps(), 0);
+        }
     }
 
     #[test]
@@ -415,7 +435,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(5));
         let anchors = [first, Anchor::read_clocks()];
         for ticks in [Anchor::ticks, |anchor| anchor.counter, |anchor| anchor.monotonic] as [fn(&Anchor) -> Ticks; 3] {
-            let c = Converter::from_anchors(&anchors, ticks);
+            let c = Converter::from_anchors(anchors.to_vec(), ticks);
             assert!(c.timestamp_of(ticks(&first)).as_nanos().abs_diff(first.unix.as_nanos()) <= 1);
             assert!(c.error_ns() > 0);
         }

@@ -342,7 +342,7 @@ fn diagnose_configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
 
 fn clock_diagnosis(machine: &Machine) -> ClockDiagnosis {
     let source = clock::source_name();
-    let anchors = [Anchor::read_clocks(), Anchor::read_clocks()];
+    let anchors = vec![Anchor::read_clocks(), Anchor::read_clocks()];
     let mut notes = Vec::new();
     if source == "monotonic" {
         let what = if cfg!(target_arch = "x86_64") {
@@ -358,7 +358,7 @@ fn clock_diagnosis(machine: &Machine) -> ClockDiagnosis {
     {
         notes.push(format!("the kernel's own clock is {kernel_source:?}, not \"tsc\": reading the time is slow here"));
     }
-    ClockDiagnosis { source, error_ns: Converter::new(&anchors).error_ns(), notes }
+    ClockDiagnosis { source, error_ns: Converter::new(anchors).error_ns(), notes }
 }
 
 fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {

@@ -234,7 +234,7 @@ impl LiveContents {
         let anchors: Vec<Anchor> = entries.all(JournalKind::Anchor, &mut self.damaged).into_values().collect();
         let last_anchor = anchors.iter().map(|anchor| if by_counter { anchor.counter } else { anchor.monotonic }).max();
         let last_anchor = last_anchor.ok_or(SegmentFault::Missing("clock"))?;
-        let converter = Converter::of_other_process(&sorted(anchors), by_counter);
+        let converter = Converter::of_other_process(anchors, by_counter);
         let retained = self.take_retained(entries);
         if let Some(moved) = &moved {
             let all_are_moved = |first_id| self.moved_chunks.get(first_id).copied() <= moved.until;
@@ -435,11 +435,6 @@ impl<'j> Entries<'j> {
         }
         list
     }
-}
-
-fn sorted(mut anchors: Vec<Anchor>) -> Vec<Anchor> {
-    anchors.sort_by_key(|anchor| anchor.monotonic);
-    anchors
 }
 
 /// Returns the latest time in the records of a part.

@@ -542,7 +542,7 @@ fn build_converter(mut anchors: Vec<Anchor>, since: Anchor, end: Option<Anchor>)
         anchors.push(since);
     }
     anchors.extend(end);
-    Converter::new(&anchors)
+    Converter::new(anchors)
 }
 
 /// Returns 32 random upper-case hexadecimal digits, as torch does; each recording gets different ones.

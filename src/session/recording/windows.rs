@@ -204,9 +204,9 @@ impl RecordingWindows {
         let state = self.lock_state();
         let since = state.since?;
         let mut host = state.host.windows.clone();
-        // Threads still record: slices that begin after `now` are not part of the snapshot.
-        let open = state.host.open.map(|(epoch, start)| Window { is_cut: true, ..Window::new(epoch, start, now) });
-        host.extend(open);
+        // Threads still record: slices that begin after `now` are not part of the snapshot, and a window that does is empty.
+        let until_now = |(epoch, start)| Window { is_cut: true, ..Window::new(epoch, start, now.max(start)) };
+        host.extend(state.host.open.map(until_now));
         let devices = state.devices.iter().map(|device| device.windows_until(now)).collect();
         Some((WindowSet::new(host, devices, since.ticks()), since))
     }
@@ -275,7 +275,7 @@ impl WindowState {
 
 impl DeviceWindows {
     fn windows_until(&self, end: Ticks) -> Vec<Stretch> {
-        self.windows.iter().copied().chain(self.open.map(|start| (start, end))).collect()
+        self.windows.iter().copied().chain(self.open.map(|start| (start, end.max(start)))).collect()
     }
 }
 
@@ -321,9 +321,13 @@ mod tests {
             assert!(recording_windows.recorder.epoch() == 0);
         }
         let (snapshot, _) = recording_windows.snapshot(Ticks(u64::MAX)).unwrap();
+        let before = crate::clock::now();
         recording_windows.mark_range(true);
+        let (early, _) = recording_windows.snapshot(before).unwrap();
         let (windows, _) = recording_windows.end().unwrap();
-        assert_eq!((snapshot.host.len(), windows.host.len()), (2, 3));
+        assert_eq!([&snapshot, &early, &windows].map(|windows| windows.host.len()), [2, 3, 3]);
+        let begun_later = early.host[2];
+        assert_eq!((begun_later.start, begun_later.end), (windows.host[2].start, windows.host[2].start));
         assert!(windows.host.is_sorted_by(|one, next| one.end <= next.start && one.epoch < next.epoch));
         assert_eq!(windows.extent, (windows.host[0].start, windows.host[2].end));
         assert_eq!((recording_windows.is_open(), recording_windows.recorder.epoch()), (None, 0));
