@@ -415,8 +415,8 @@ impl AnnotationMetrics {
                 closed.extend(context.clone().ok().filter(|_| is_ended));
                 !is_ended
             });
-            let cut = closed.iter().filter(|context| context.close(self.run.driver)).count();
-            (0..cut).for_each(|_| self.count_refusal(RangeRefusal::Cut));
+            let cut = closed.iter().filter(|context| context.close(self.run.driver));
+            cut.for_each(|_| self.count_refusal(RangeRefusal::Cut));
         } else {
             let known: Vec<_> =
                 lock().iter().filter(|(handle, it)| is_ended(handle, it)).map(|it| it.1.clone()).collect();
@@ -426,15 +426,13 @@ impl AnnotationMetrics {
 
     /// Ends the measuring; releases the counters of all contexts unless a stream `is_captured`.
     pub(super) fn finish(&self, is_captured: bool) {
-        if is_captured {
+        let cut = if is_captured {
             let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-            let cut = contexts.values().flatten().filter(|context| context.close_without_release()).count();
-            drop(contexts);
-            (0..cut).for_each(|_| self.count_refusal(RangeRefusal::Cut));
+            contexts.values().flatten().filter(|context| context.close_without_release()).count()
         } else {
-            let cut = self.release();
-            (0..cut).for_each(|_| self.count_refusal(RangeRefusal::Cut));
-        }
+            self.release()
+        };
+        (0..cut).for_each(|_| self.count_refusal(RangeRefusal::Cut));
         self.run.note_unmeasured("annotation", "annotations");
         self.rowless.notes().for_each(|note| self.run.sink.note(note));
     }
