@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
-use crate::session::{Cycle, Ending, Session, SessionHandle, SpilledRecording, Status};
+use crate::session::{Cycle, EndedBy, EndedRecording, Ending, Session, SessionHandle, Status};
 use crate::trace::Trace;
 use std::fmt;
 use std::path::PathBuf;
@@ -94,19 +94,16 @@ impl KinetoGuard {
     pub(crate) fn start_next(&self, output: PathBuf) -> Result<(), Error> {
         let Some(session) = self.session.get() else { return Ok(()) };
         let next = session.reserve_output(&output)?;
-        let path = session.output_path();
         let _ending = session.writes.begin_ending();
-        let ended = match session.finish(true) {
+        let ended = match session.finish(EndedBy::Guard) {
             Err(error) if error.kind() != ErrorKind::NotActive => return Err(error),
             ended => ended.ok(),
         };
-        let parts = session.spill.take_last(session);
         let _claim = session.set_output(next);
         let started = session.begin_schedule();
-        if let Some(Ending::Recording(trace)) = ended {
-            let parts = parts.and_then(|parts| parts.when_written(session.spill_deadline()));
+        if let Some(Ending::Recording(ended)) = ended {
             // Errors have been reported.
-            let _ = write_recording(session, trace, parts, path, str::to_owned);
+            let _ = write_recording(session, ended, str::to_owned);
         }
         if let Err(error) = started {
             diag!(Error, "guard", "the next recording was not started: {error}");
@@ -121,7 +118,7 @@ impl KinetoGuard {
         let Some(session) = session.get() else { return Ok(()) };
         session.requests.close(session.settings.patience());
         let lived = self.built.map_or(Duration::ZERO, |built| built.elapsed());
-        let closed = finish_and_write(session, true, |why| explain_early_drop(session, lived, why));
+        let closed = finish_and_write(session, EndedBy::Guard, |why| explain_early_drop(session, lived, why));
         session.end_guard();
         closed
     }
@@ -182,8 +179,7 @@ impl Drop for RecordingGuard {
     fn drop(&mut self) {
         if let Some(session) = self.session.get() {
             // Errors have been reported.
-            let _ = finish_and_write(session, false, str::to_owned);
-            session.steps.end_numbered_file();
+            let _ = finish_and_write(session, EndedBy::RecordingGuard, str::to_owned);
         }
     }
 }
@@ -195,32 +191,33 @@ impl fmt::Debug for RecordingGuard {
     }
 }
 
-/// Ends the running recording or schedule and writes the trace, unless this is `at_end` of a program that wants no file then.
+/// Ends the running recording or schedule and writes the trace, unless the program ends and wants no file then.
 /// `why_empty` may replace the reason why the trace is empty.
-fn finish_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
+fn finish_and_write(session: &Session, by: EndedBy, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
     if session.recording.is_forked() {
         return Ok(());
     }
     let is_idle = session.recording.status() == Status::Idle && !session.is_stepping();
-    let written = if is_idle { Ok(()) } else { end_and_write(session, at_end, why_empty) };
-    // Some ends of recordings write no parts.
-    session.spill.leave_ended(session, None);
+    let written = if is_idle { Ok(()) } else { end_and_write(session, by, why_empty) };
+    if by == EndedBy::Guard {
+        // Those of recordings that were discarded.
+        session.spill.leave_ended(session, None);
+    }
     written
 }
 
 /// Ends the running recording or schedule and writes the trace.
-fn end_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
+fn end_and_write(session: &Session, by: EndedBy, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
     let failed = |error: Error| {
         diag!(Error, "guard", "the trace was not written: {error}");
         Err(error)
     };
     let _ending = session.writes.begin_ending();
-    match session.finish(true) {
-        Ok(Ending::Recording(trace)) => {
-            let path = session.output_path().filter(|_| !at_end || session.writes_at_end());
-            let path = path.filter(|path| !session.is_written_at_exit(path));
-            let parts = session.spill.take_ended(session, session.spill_deadline());
-            write_recording(session, trace, parts, path, why_empty)?;
+    match session.finish(by) {
+        Ok(Ending::Recording(mut ended)) => {
+            let path = ended.path.filter(|_| by != EndedBy::Guard || session.writes_at_end());
+            ended.path = path.filter(|path| !session.is_written_at_exit(path));
+            write_recording(session, ended, why_empty)?;
         }
         // The error has been reported.
         Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),
@@ -235,11 +232,11 @@ fn end_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> St
 /// Writes the trace of a recording that has ended, with the parts that were moved to disk.
 fn write_recording(
     session: &Session,
-    trace: Trace,
-    parts: Option<Arc<SpilledRecording>>,
-    path: Option<PathBuf>,
+    mut ended: EndedRecording,
     why_empty: impl Fn(&str) -> String,
 ) -> Result<(), Error> {
+    let parts = ended.take_parts(session);
+    let EndedRecording { trace, path, .. } = ended;
     let why = session.why_empty(&trace);
     // A part that cannot be written keeps it, also if the rest is empty and not written.
     let _live = why.as_ref().and_then(|_| trace.contents().recorded.live_file().cloned());

@@ -6,7 +6,7 @@ use crate::os::platform;
 use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
 use crate::session::{
-    BackgroundSave, Cycle, Ending, Session, SessionHandle, Status, StepOutcome, StepState, ThreadRecording,
+    BackgroundSave, Cycle, EndedBy, Ending, Session, SessionHandle, Status, StepOutcome, StepState, ThreadRecording,
 };
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
@@ -125,9 +125,12 @@ impl Profiler {
     /// assertion did not hold: the recording has ended, and is in [`Error::trace`].
     pub fn stop(&self) -> Result<Trace, Error> {
         let session = self.session()?;
-        match session.finish(false)? {
-            Ending::Recording(trace) => {
-                session.spill.leave_ended(session, None);
+        match session.finish(EndedBy::Program)? {
+            Ending::Recording(mut ended) => {
+                if let Some(parts) = ended.take_parts(session) {
+                    parts.leave_on_disk(session, None, None);
+                }
+                let trace = ended.trace;
                 trace.check_violations().map(|()| trace.hand_out(session.output_at_end()))
             }
             Ending::Cycle(Cycle { error: Some(error), .. }) if error.kind() == ErrorKind::InvariantViolated => {
@@ -483,12 +486,10 @@ impl Prepared {
     /// Those of [`Profiler::start`].
     pub fn start(self) -> Result<(), Error> {
         let session = self.session.clone();
-        if session.has_schedule() {
-            drop(self);
-            return session.begin_schedule();
-        }
         session.check_guard()?;
-        session.start()
+        // The warm-up of a schedule prepares the collectors itself.
+        let _prepared = (!session.has_schedule()).then_some(self);
+        session.begin_schedule()
     }
 }
 

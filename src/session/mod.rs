@@ -45,8 +45,8 @@ pub(crate) use requests::RequestHandler;
 pub(crate) use retention::{KeptFiles, remove_old_file};
 #[cfg(target_os = "linux")]
 pub(crate) use saving::Patience;
-pub(crate) use spill::{SpilledRecording, part_bytes_max};
-pub(crate) use steps::{Ending, StepControl};
+pub(crate) use spill::part_bytes_max;
+pub(crate) use steps::{EndedBy, EndedRecording, Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;
 
 use crate::collector::{CollectorReport, CollectorSet};

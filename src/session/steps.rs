@@ -3,6 +3,7 @@
 use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
 use super::saving::report_written_trace;
+use super::spill::SpilledRecording;
 use super::step_times::{SlowStep, StepTimes};
 use super::{FORKED_LOCK, Session, Status, lock_within};
 use crate::collector::CollectorReport;
@@ -57,11 +58,38 @@ struct ScheduleRun {
     stopped: String,
 }
 
+/// What ends a recording, and so what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndedBy {
+    /// The program, which gets the trace.
+    Program,
+    /// The guard of the layer, which writes the last recording, or the one before a new output.
+    Guard,
+    /// The guard of one recording, which writes it; the next one has another file.
+    RecordingGuard,
+}
+
+/// A recording that has ended, which the caller must save. The next one may begin meanwhile, and have another file.
+#[derive(Debug)]
+pub(crate) struct EndedRecording {
+    pub(crate) trace: Trace,
+    /// Its file, if it has an output.
+    pub(crate) path: Option<PathBuf>,
+    /// What was moved to disk.
+    parts: Option<Arc<SpilledRecording>>,
+}
+
+impl EndedRecording {
+    /// Takes the parts that were moved to disk, if there are any. Waits for the one that is being written.
+    pub(crate) fn take_parts(&mut self, session: &Session) -> Option<Arc<SpilledRecording>> {
+        self.parts.take()?.when_written(session.spill_deadline())
+    }
+}
+
 /// The result of ending a program's steps.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// A recording, which the caller must save.
-    Recording(Trace),
+    Recording(EndedRecording),
     /// A cycle, which was saved or delivered to the handler.
     Cycle(Cycle),
     /// Nothing was being recorded.
@@ -133,11 +161,8 @@ impl StepControl {
     }
 
     /// Gives the next file an unused number.
-    pub(crate) fn end_numbered_file(&self) {
-        // Cycles number their files themselves.
-        if self.lock_step(None).is_ok_and(|lock| lock.run.schedule.is_none()) {
-            self.file.store(self.file.load(Ordering::Relaxed).max(1) + 1, Ordering::Relaxed);
-        }
+    fn end_numbered_file(&self) {
+        self.file.store(self.file.load(Ordering::Relaxed).max(1) + 1, Ordering::Relaxed);
     }
 
     /// Returns the file of the current recording, derived from the output's `path`.
@@ -296,8 +321,9 @@ impl Session {
 
     /// Ends the schedule, or the recording if there is no schedule.
     ///
-    /// With `at_end`, the program is ending, and a violated assertion does not prevent saving.
-    pub(crate) fn finish(&self, at_end: bool) -> Result<Ending, Error> {
+    /// If the program does not end it, a violated assertion does not prevent saving.
+    pub(crate) fn finish(&self, by: EndedBy) -> Result<Ending, Error> {
+        let at_end = by != EndedBy::Program;
         let _scope = self.recording.observers.notify_scope();
         let mut lock = self.steps.lock_step(None)?;
         let run = &mut *lock.run;
@@ -308,11 +334,17 @@ impl Session {
         let Some(position) = run.position.take() else {
             run.annotation.end();
             let trace = self.stop()?;
-            return Ok(if run.handler.is_some() {
-                Ending::Cycle(self.end_cycle(run, trace, at_end))
-            } else {
-                Ending::Recording(trace)
-            });
+            if run.handler.is_some() {
+                let cycle = self.end_cycle(run, trace, at_end);
+                self.leave_parts(&cycle, at_end);
+                return Ok(Ending::Cycle(cycle));
+            }
+            // While no other recording can start.
+            let (path, parts) = (self.output_path(), self.spill.take_last(self));
+            if by == EndedBy::RecordingGuard && run.schedule.is_none() {
+                self.steps.end_numbered_file();
+            }
+            return Ok(Ending::Recording(EndedRecording { trace, path, parts }));
         };
         run.annotation.end();
         match self.perform_transitions(run, transitions_between(position.action, None), at_end) {
@@ -359,10 +391,14 @@ impl Session {
             cycle = Some(Cycle { number: run.cycles, trace, path: None, error });
         }
         if let Some(cycle) = &cycle {
-            // The program gets the rest, unless it is ending.
-            self.spill.leave_ended(self, at_end.then(|| cycle.trace.clone()));
+            self.leave_parts(cycle, at_end);
         }
         (cycle, failed)
+    }
+
+    /// Leaves the parts of a cycle on disk, unless they were written. The program gets the rest, unless it is ending.
+    fn leave_parts(&self, cycle: &Cycle, at_end: bool) {
+        self.spill.leave_ended(self, at_end.then(|| cycle.trace.clone()));
     }
 
     /// Delivers a trace to the handler, or saves it.

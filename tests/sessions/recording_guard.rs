@@ -56,6 +56,28 @@ fn recording_guard_writes_what_its_scope_records() {
 }
 
 #[test]
+fn recording_that_begins_while_another_is_written_has_its_own_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("app.json");
+    with_profiler(&output, |profiler| {
+        let subscriber = tracing::dispatcher::get_default(Clone::clone);
+        let first = profiler.record().unwrap();
+        // Enough to take some time to write.
+        (0..100_000).for_each(|_| work("first"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let second = std::iter::repeat_with(|| profiler.record()).find_map(Result::ok);
+                tracing::dispatcher::with_default(&subscriber, || work("second"));
+                drop(second);
+            });
+            drop(first);
+        });
+    });
+    assert_eq!(names(&output).len(), 100_000);
+    assert_eq!(names(&folder.path().join("app.2.json")), ["second"]);
+}
+
+#[test]
 fn recording_guard_of_a_schedule_writes_its_cycles() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("app.json");
