@@ -240,6 +240,8 @@ fn write_recording(
     let why = session.why_empty(&trace);
     // A part that cannot be written keeps it, also if the rest is empty and not written.
     let _live = why.as_ref().and_then(|_| trace.contents().recorded.live_file().cloned());
+    // If a flush makes no progress, it is not waited for.
+    let _turn = session.writes.lock_output(session.settings.patience());
     let written = match (parts, path, why) {
         (Some(parts), path, _) => session.write_parts(&parts, Some(trace), path.as_deref()),
         (None, Some(path), None) => session.writes.write_in_time(trace, path, session.settings.patience()),

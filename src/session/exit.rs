@@ -133,12 +133,13 @@ fn flush_sessions(
     let failed = |error: Error| diag!(Error, "flush", "the trace was not written: {error}");
     let mut pending = Vec::new();
     for (session, deadline) in sessions.iter().filter(|(session, deadline)| session.has_unwritten(*deadline)) {
+        let turn = session.writes.lock_output(Patience::Until(*deadline));
         match begin(session, *deadline) {
-            Ok(write) => pending.extend(write),
+            Ok(write) => pending.extend(write.map(|write| (write, turn))),
             Err(error) => failed(error),
         }
     }
-    for (write, live) in pending {
+    for ((write, live), _turn) in pending {
         let trace = write.trace().clone();
         match write.wait() {
             Ok(()) if trace.progress().file_cut().is_none_or(|cut| cut.is_at_size_limit()) => {
@@ -172,9 +173,16 @@ impl Session {
     ///
     /// With `at_end`, the program decides nothing more, and its settings may say that no file is written.
     fn begin_flush(&self, deadline: Instant, at_end: bool) -> Result<Option<PendingFlush>, Error> {
-        let Some(path) = self.output_path().filter(|path| at_end || !Writers::is_url(path)) else { return Ok(None) };
-        let (trace, live) = self.recording.with_live_file(|| self.recording.snapshot());
-        let trace = trace?;
+        let (path, trace, live) = loop {
+            let Some(path) = self.output_path().filter(|path| at_end || !Writers::is_url(path)) else {
+                return Ok(None);
+            };
+            let (trace, live) = self.recording.with_live_file(|| self.recording.snapshot());
+            // Another recording may have begun in between.
+            if self.output_path().as_ref() == Some(&path) {
+                break (path, trace?, live);
+            }
+        };
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
         }
@@ -190,12 +198,25 @@ impl Session {
 
     /// Writes what was recorded so far to the output.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        let output = self.output_now("flush")?;
-        if Writers::is_url(&output) {
-            let why = "its writer takes one trace, at the end; use `snapshot` and `save` for what was recorded so far";
-            return Err(Error::new(ErrorKind::Config, format!("cannot flush: {why}")));
-        }
-        self.recording.snapshot()?.save_all(&output)
+        let _turn = self.writes.lock_output(self.settings.patience()).ok_or_else(|| {
+            let why = "the output is being written; try again when that has ended, or raise flush_timeout";
+            Error::new(ErrorKind::Timeout, format!("cannot flush: {why}"))
+        })?;
+        let (output, trace) = loop {
+            let output = self.output_now("flush")?;
+            if Writers::is_url(&output) {
+                let why =
+                    "its writer takes one trace, at the end; use `snapshot` and `save` for what was recorded so far";
+                return Err(Error::new(ErrorKind::Config, format!("cannot flush: {why}")));
+            }
+            let trace = self.recording.snapshot()?;
+            // Another recording may have begun in between.
+            if self.output_path().as_ref() == Some(&output) {
+                break (output, trace);
+            }
+        };
+        let _active = self.writes.begin_writing(&trace);
+        trace.save_all(&output)
     }
 
     /// Returns the output for what was recorded so far, if `verb` may write the program's recording to it.

@@ -9,9 +9,9 @@ use crate::trace::Trace;
 use crate::write::sink::Sinks;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SendError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How long to wait for writers.
@@ -23,6 +23,8 @@ pub(crate) enum Patience {
     Until(Instant),
 }
 
+/// How often a thread checks whether others have finished writing.
+const INTERVAL: Duration = Duration::from_millis(5);
 /// How long a writer may take to close its file after its time limit.
 pub(super) const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
 
@@ -68,6 +70,8 @@ impl WriteWait {
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     active: fork::Own<Vec<RegisteredWrite>>,
+    /// Locked from before a trace is taken until it is in the output, so that no older one replaces it.
+    output: fork::Own<()>,
     numbers: AtomicU64,
 }
 
@@ -116,9 +120,22 @@ impl Writes {
         active.iter().filter_map(|write| write.trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
     }
 
+    /// Waits until no other thread writes the output. Returns `None` if that takes longer than `patience`, or if the calling
+    /// thread is writing it, as in a panic hook.
+    pub(crate) fn lock_output(&self, patience: Patience) -> Option<MutexGuard<'_, ()>> {
+        let (own, mut wait) = (thread::id(), patience.start_wait());
+        let is_own = || self.active.lock().iter().any(|write| write.thread == own && write.trace.is_some());
+        loop {
+            let turn = self.output.try_lock();
+            if turn.is_some() || is_own() || wait.time_left(self.progress_steps()).is_zero() {
+                return turn;
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
     /// Waits until other threads have finished writing; the process ends at `deadline`.
     pub(super) fn wait_for_others(&self, deadline: Instant) {
-        const INTERVAL: Duration = Duration::from_millis(5);
         let own = thread::id();
         let is_over = || self.active.lock().iter().all(|write| write.thread == own);
         let patience = Patience::Until(deadline);

@@ -430,6 +430,8 @@ impl Session {
             };
         }
         let Some(path) = self.output_path() else { return Ok(None) };
+        // If a flush makes no progress, it is not waited for.
+        let _turn = self.writes.lock_output(self.settings.patience());
         match self.spill.take_ended(self, self.spill_deadline()) {
             Some(parts) => self.write_parts(&parts, Some(trace.clone()), Some(&path))?,
             None => self.writes.write_in_time(trace.clone(), path.clone(), self.settings.patience())?,

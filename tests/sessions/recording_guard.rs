@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 use support::layer;
 use tracing::info_span;
 use tracing_kineto::analysis::Events;
@@ -75,6 +76,46 @@ fn recording_that_begins_while_another_is_written_has_its_own_file() {
     });
     assert_eq!(names(&output).len(), 100_000);
     assert_eq!(names(&folder.path().join("app.2.json")), ["second"]);
+}
+
+#[test]
+fn flush_never_replaces_the_final_trace() {
+    const WAIT: Duration = Duration::from_secs(60);
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("app.json");
+    let (begun, is_begun) = mpsc::channel();
+    let (released, is_released) = mpsc::channel();
+    let flushed = Mutex::new(Some((begun, is_released)));
+    let (layer, guard) = KinetoLayer::builder()
+        .output(&output)
+        .post_process(move |_| {
+            let first = flushed.lock().unwrap().take();
+            if let Some((begun, is_released)) = first {
+                begun.send(()).unwrap();
+                is_released.recv_timeout(WAIT).unwrap();
+            }
+        })
+        .build()
+        .unwrap();
+    let profiler = guard.profiler();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        work("early");
+        std::thread::scope(|scope| {
+            let flush = scope.spawn(|| profiler.flush());
+            is_begun.recv_timeout(WAIT).unwrap();
+            work("late");
+            let ending = scope.spawn(|| drop(guard));
+            // If it does not wait for the flush, the final trace is there first.
+            let waited = Instant::now();
+            while !output.exists() && waited.elapsed() < Duration::from_millis(500) {
+                std::thread::yield_now();
+            }
+            released.send(()).unwrap();
+            flush.join().unwrap().unwrap();
+            ending.join().unwrap();
+        });
+    });
+    assert_eq!(names(&output), ["early", "late"]);
 }
 
 #[test]
