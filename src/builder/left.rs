@@ -10,17 +10,13 @@ use std::path::{Path, PathBuf};
 pub(super) fn report_left_files(config: &Config) {
     let output = config.output.expanded_path(&config.placeholder_values());
     let unfinished = output.as_deref().map(Sinks::abandoned_files).unwrap_or_default();
-    if let Some((files, _)) = list_files(&unfinished) {
-        diag!(Warning, "trace", "unfinished traces of processes that have ended: {files}; delete them");
+    let advice = |first: &Path| format!("run `kineto repair {}` for each, and delete it", first.display());
+    if let Some((files, first)) = list_files(&unfinished) {
+        diag!(Warning, "trace", "unfinished traces of processes that have ended: {files}; {}", advice(first));
     }
     let report = |found: &[PathBuf]| {
         if let Some((files, first)) = list_files(found) {
-            let first = first.display();
-            diag!(
-                Warning,
-                "live",
-                "records of processes that have ended: {files}; run `kineto repair {first}` for each, and delete it"
-            );
+            diag!(Warning, "live", "records of processes that have ended: {files}; {}", advice(first));
         }
     };
     let folders = (config.overflow == Overflow::Spill).then(|| {

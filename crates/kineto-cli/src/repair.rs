@@ -2,7 +2,8 @@
 
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{self, Events};
-use kineto_trace::write::file::stem_and_end;
+use kineto_trace::write::file::{is_temporary_name, stem_and_end};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_kineto::{Error, Segment, Trace};
@@ -10,7 +11,7 @@ use tracing_kineto::{Error, Segment, Trace};
 /// Completes a trace that is cut off, so that every viewer opens it: copies all whole events and closes the file.
 ///
 /// Of a segment (`.kseg`), writes the trace that it holds, without the parts that are damaged or missing. Of a folder of
-/// segments, which a process with KINETO_OVERFLOW=spill has left, writes the trace of each, numbered from 1. Of a live file
+/// segments, which a process with KINETO_OVERFLOW=spill has left, writes the trace of each, with its number. Of a live file
 /// (`.klive`), which a killed process with KINETO_SHM_DIR has left, writes everything up to the last record; it is also the
 /// last part of its folder of segments, if there is one.
 ///
@@ -56,11 +57,12 @@ fn repair_folder(folder: &Path, output: &Path) -> ExitCode {
         Err(error) => return print_error(&error),
     };
     let (stem, end) = stem_and_end(output.file_name().unwrap_or_default());
-    let (mut status, count) = (ExitCode::SUCCESS, segments.len());
+    let (mut status, count, mut part) = (ExitCode::SUCCESS, segments.len(), 0);
     for (nth, segment) in (1..).zip(&segments) {
+        // The names that the process would have given them. The live file is the last; earlier parts may be gone.
+        part = part_number(segment).unwrap_or(part + 1);
         let mut name = stem.to_owned();
-        // The names that the process would have given them.
-        name.push(format!(".part{:04}{end}", part_number(segment).unwrap_or(nth)));
+        name.push(format!(".part{part:04}{end}"));
         match repair_segment(Trace::read_segment_in(folder, segment), &output.with_file_name(name)) {
             Ok(result) => print_text(&format!("{nth} of {count}: {result}\n")),
             Err(error) => status = print_error(&error),
@@ -75,7 +77,10 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
     // A truncated file may also be invalid before the cut, so read the result.
     let events = Events::read(if repair.is_some() { output } else { trace })?.len();
     Ok(match repair {
-        None => format!("{}: whole, {events} events", trace.display()),
+        None => match complete_name(trace) {
+            Some(name) => format!("{}: whole, {events} events; rename it to {name}", trace.display()),
+            None => format!("{}: whole, {events} events", trace.display()),
+        },
         Some(repair) => {
             format!("{}: {events} events; {} bytes behind them were dropped", output.display(), repair.dropped_bytes)
         }
@@ -95,6 +100,12 @@ fn part_number(segment: &Path) -> Option<u64> {
     name.strip_prefix("seg-")?.split('.').next()?.parse().ok()
 }
 
+/// Returns the name that a file would have got when it was complete; `None` if that is not a temporary file.
+fn complete_name(trace: &Path) -> Option<&str> {
+    let name = trace.file_name()?.to_str().filter(|name| is_temporary_name(name))?;
+    Some(name.strip_suffix(".tmp")?.rsplit_once('.')?.0)
+}
+
 fn is_segment(trace: &Path) -> bool {
     trace.extension().is_some_and(|extension| extension == "kseg" || extension == "klive")
 }
@@ -105,7 +116,7 @@ fn default_output(trace: &Path) -> PathBuf {
         name.push(trace.file_stem().unwrap_or_default());
         name.push(".pt.trace.json.gz");
     } else {
-        name.push(trace.file_name().unwrap_or_default());
+        name.push(complete_name(trace).map_or(trace.file_name().unwrap_or_default(), OsStr::new));
     }
     trace.with_file_name(name)
 }

@@ -17,6 +17,15 @@ fn truncated_trace_is_repaired_in_a_copy() {
     assert!(status == Some(0) && out.contains("incomplete"), "{out}");
     let (out, _, status) = run(&["repair", whole.to_str().unwrap()]);
     assert!(status == Some(0) && out.contains(": whole, 3 events"), "{out}");
+    // What a killed process has left gets the name that its file should have had.
+    let left = |name: &str| folder.path().join(format!("{name}.24619-1-0123456789abcdef.tmp"));
+    let [left_cut, left_whole] = ["app.json.gz", "all.json"].map(left);
+    fs::rename(&cut, &left_cut).unwrap();
+    fs::rename(&whole, &left_whole).unwrap();
+    let (out, _, status) = run(&["repair", left_cut.to_str().unwrap()]);
+    assert!(status == Some(0) && out.contains("repaired-app.json.gz: 1 events"), "{out}");
+    let (out, _, status) = run(&["repair", left_whole.to_str().unwrap()]);
+    assert!(status == Some(0) && out.contains(": whole, 3 events; rename it to all.json"), "{out}");
     let missing = folder.path().join("missing.json");
     let (_, errors, status) = run(&["repair", missing.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("missing.json"), "{errors}");
@@ -53,6 +62,14 @@ fn segment_is_repaired_as_far_as_it_goes() {
     assert!(out.contains(&format!("1 of 2: {}: 300 events", first.display())), "{out}");
     assert!(out.contains(&format!("2 of 2: {}: 256 events", second.display())), "{out}");
     assert!(first.exists() && second.exists() && whole.exists());
+    // The first became a trace before; the last has no number, as a live file.
+    fs::remove_file(&whole).unwrap();
+    fs::write(folder.path().join("seg-live.kseg"), &segment).unwrap();
+    let (out, errors, status) = run(&["repair", folder.path().to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let third = folder.path().join("out.part0003.json");
+    assert!(out.contains(&format!("1 of 2: {}: 256 events", second.display())), "{out}");
+    assert!(out.contains(&format!("2 of 2: {}: 300 events", third.display())), "{out}");
     let empty = tempfile::tempdir().unwrap();
     let (_, errors, status) = run(&["repair", empty.path().to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("there are no segments"), "{errors}");
