@@ -207,6 +207,9 @@ impl RecordingWindows {
         // Threads still record: slices that begin after `now` are not part of the snapshot, and a window that does is empty.
         let until_now = |(epoch, start)| Window { is_cut: true, ..Window::new(epoch, start, now.max(start)) };
         host.extend(state.host.open.map(until_now));
+        // A callback of a collector may close one meanwhile.
+        let later = host.iter_mut().filter(|window| window.end > now);
+        later.for_each(|window| (window.end, window.is_cut) = (now.max(window.start), true));
         let devices = state.devices.iter().map(|device| device.windows_until(now)).collect();
         Some((WindowSet::new(host, devices, since.ticks()), since))
     }
@@ -275,7 +278,8 @@ impl WindowState {
 
 impl DeviceWindows {
     fn windows_until(&self, end: Ticks) -> Vec<Stretch> {
-        self.windows.iter().copied().chain(self.open.map(|start| (start, end.max(start)))).collect()
+        let open = self.open.map(|start| (start, end));
+        self.windows.iter().copied().chain(open).map(|(start, last)| (start, last.min(end).max(start))).collect()
     }
 }
 
@@ -324,10 +328,14 @@ mod tests {
         let before = crate::clock::now();
         recording_windows.mark_range(true);
         let (early, _) = recording_windows.snapshot(before).unwrap();
+        let open = crate::clock::now();
+        recording_windows.mark_range(false);
+        let (closed, _) = recording_windows.snapshot(open).unwrap();
         let (windows, _) = recording_windows.end().unwrap();
         assert_eq!([&snapshot, &early, &windows].map(|windows| windows.host.len()), [2, 3, 3]);
         let begun_later = early.host[2];
         assert_eq!((begun_later.start, begun_later.end), (windows.host[2].start, windows.host[2].start));
+        assert!(closed.host.iter().all(|window| window.end <= open) && closed.host[2].is_cut, "{:?}", closed.host);
         assert!(windows.host.is_sorted_by(|one, next| one.end <= next.start && one.epoch < next.epoch));
         assert_eq!(windows.extent, (windows.host[0].start, windows.host[2].end));
         assert_eq!((recording_windows.is_open(), recording_windows.recorder.epoch()), (None, 0));
