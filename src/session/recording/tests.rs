@@ -14,7 +14,8 @@ fn first_chunk_starts_the_thread_and_reads_the_clocks() {
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!((recording.recorder.pool().bytes(), recording.clock_thread.anchors().len()), (0, 3));
     drop(recording.recorder.open_chunk(recording.recorder.epoch()));
-    assert_eq!(recording.clock_thread.anchors().len(), 4);
+    // The thread adds one each second.
+    assert!(recording.clock_thread.anchors().len() >= 4);
     // The thread fills the pool.
     while recording.recorder.pool().bytes() < 16 * crate::buffer::Chunk::BYTES {
         std::thread::yield_now();
@@ -33,8 +34,11 @@ fn clocks_are_read_each_second_after_a_pause() {
     std::thread::sleep(Duration::from_millis(1200));
     recording.resume(ActivityTypes::ALL).unwrap();
     let before = recording.clock_thread.anchors().len();
-    std::thread::sleep(Duration::from_millis(2500));
-    assert!(recording.clock_thread.anchors().len() > before, "{before}");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while recording.clock_thread.anchors().len() == before {
+        assert!(Instant::now() < deadline, "{before}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
