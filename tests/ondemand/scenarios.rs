@@ -53,9 +53,13 @@ pub(crate) fn play(name: &str) {
     }
 }
 
-/// A server with more spans than its buffer has room for.
-fn hurries(_guard: &KinetoGuard) {
-    until_command(&input(), || (0..1000).for_each(|_| drop(tracing::info_span!("fast").entered())));
+/// A server with a thousand spans in each iteration.
+fn hurries(guard: &KinetoGuard) {
+    let profiler = guard.profiler();
+    until_command(&input(), || {
+        (0..1000).for_each(|_| drop(tracing::info_span!("fast").entered()));
+        profiler.step();
+    });
 }
 
 /// A server that works before it serves.

@@ -103,9 +103,10 @@ fn windows_continue_without_a_count() {
     let place = TestFolders::new();
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "10"), ("KINETO_START_PERIOD_MS", "50")];
     let program = start(&place, "serve", &env);
-    for window in [".1", ".5"] {
-        Trace::wait_for(&file(&place, &program, window));
-    }
+    Trace::wait_for(&file(&place, &program, ".1"));
+    // On a slow machine, windows that are due while another one waits are refused.
+    let window = |name: &String| name.strip_suffix(".json")?.rsplit_once('.')?.1.parse::<u64>().ok();
+    program.wait_until(|| place.traces().iter().filter_map(window).max().filter(|last| *last >= 5));
     program.end();
 }
 

@@ -152,7 +152,10 @@ fn start_together(count: usize) {
         let (said, _) = program.end();
         // A process that was too late reports it, and records for the full duration from then on.
         let is_late = said.contains("s late");
-        assert!(is_late && from > 0 || from.abs() < 1_000_000 && (length - 100_000_000).abs() < 1_000_000, "{said}");
+        // A delay of less than a millisecond is not reported.
+        let is_delayed = from > 0 && length > 99_000_000 && (is_late || from < 1_000_000);
+        let is_in_time = from.abs() < 1_000_000 && (length - 100_000_000).abs() < 1_000_000;
+        assert!(is_delayed || is_in_time, "{from} {length} {said}");
         // Of the spans before the start, only fields are kept.
         let (first, work) = (trace.recording_start(), trace.slices("work"));
         // A span that began before the recording has no fields.
@@ -253,7 +256,10 @@ fn result_reports_lost_slices_first() {
     let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("hurries", &[("KINETO_BUFFER_LIMIT_MB", "1")]);
-    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 2000));
+    program.wait_for("counts its iterations");
+    // By iterations, which have more spans than 1 MiB holds on any machine.
+    let text = place.text_for("a.json", "ACTIVITIES_ITERATIONS=100\nPROFILE_START_ITERATION=0");
+    stub.answer(&stub.poll_for_a_trace(), &text);
     program.wait_for(" slices: ");
     let (said, _) = program.end();
     let end = said.lines().find(|line| line.contains("request ended: ")).unwrap();
