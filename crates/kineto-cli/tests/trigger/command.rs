@@ -79,9 +79,16 @@ fn command_follows_a_request_to_its_file() {
     program.end();
 }
 
+/// Starts a program that always records, into a file of the test's folder.
+fn start_keeping_newest(place: &TestFolders, env: &[(&str, &str)]) -> Program {
+    let own = place.file("own.json").display().to_string();
+    let newest = [("KINETO_OVERFLOW", "keep_newest"), ("KINETO_ACTIVITIES_LOG_FILE", own.as_str())];
+    place.start_watching_with("serve", &[&newest, env].concat())
+}
+
 fn command_gets_the_last_records() {
     let place = TestFolders::new();
-    let program = place.start_watching_with("serve", &[("KINETO_OVERFLOW", "keep_newest")]);
+    let program = start_keeping_newest(&place, &[]);
     program.wait_for(".request` traces this process");
     let (pid, path) = (pid_of(&program), place.trace("last.json").display().to_string());
     let output = kineto(&[&pid, "--log-file", &path, "--last", "2s"]);
@@ -383,8 +390,7 @@ fn command_reports_that_its_request_was_replaced() {
 fn top_shows_what_a_process_records() {
     let (place, shm) = (TestFolders::new(), tempfile::tempdir_in("/dev/shm").unwrap());
     let folder = shm.path().to_str().unwrap();
-    let env = [("KINETO_OVERFLOW", "keep_newest"), ("KINETO_SHM_DIR", folder), ("KINETO_BUFFER_LIMIT_MB", "8")];
-    let program = place.start_watching_with("serve", &env);
+    let program = start_keeping_newest(&place, &[("KINETO_SHM_DIR", folder), ("KINETO_BUFFER_LIMIT_MB", "8")]);
     program.wait_for(".request` traces this process");
     let pid = pid_of(&program);
     for target in [pid.as_str(), folder] {
@@ -416,8 +422,7 @@ fn top_shows_what_a_process_records() {
 
 /// Starts a program whose newest records are in a live file in `folder`, and waits for the first ones.
 fn start_with_live_file(place: &TestFolders, folder: &str) -> Program {
-    let env = [("KINETO_OVERFLOW", "keep_newest"), ("KINETO_SHM_DIR", folder), ("KINETO_BUFFER_LIMIT_MB", "8")];
-    let program = place.start_watching_with("serve", &env);
+    let program = start_keeping_newest(place, &[("KINETO_SHM_DIR", folder), ("KINETO_BUFFER_LIMIT_MB", "8")]);
     program.wait_until(|| top(&[folder, "--once"]).out.contains(" work\n").then_some(()));
     program
 }
