@@ -106,10 +106,11 @@ fn buffers_are_delivered_by_the_thread_that_options_select() {
         assert!(rows.len() == 2 && rows.iter().all(|row| (row.by == own) == is_own), "{settings}");
     }
     let session = session_of("late_buffers=50", &[KERNEL]);
+    let flushed = Instant::now();
     kernels(&session, 2);
-    assert_eq!(session.pti.of_kind(KERNEL).len(), 0);
+    let mut rows = session.pti.of_kind(KERNEL);
+    assert!(rows.is_empty() || flushed.elapsed() >= Duration::from_millis(50), "{}", rows.len());
     let begun = Instant::now();
-    let mut rows = Vec::new();
     while rows.is_empty() && begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(5));
         rows = session.pti.rows().0;
