@@ -1,7 +1,7 @@
 //! Two daemons for traced programs: a stand-in for dynolog's, and a stub that a test controls.
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -86,7 +86,7 @@ pub struct Stub {
 }
 
 /// Time limit of a poll.
-const POLL_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A received poll.
 pub struct Poll {
@@ -125,16 +125,20 @@ impl Stub {
 
     /// Waits for the next poll.
     pub fn poll(&self) -> Poll {
-        self.poll_within(POLL_TIMEOUT).expect("a poll")
+        self.receive(POLL_TIMEOUT).expect("a poll")
     }
 
     /// Returns the next poll, if it arrives within that time.
     pub fn poll_within(&self, time: Duration) -> Option<Poll> {
+        self.receive(time).ok()
+    }
+
+    fn receive(&self, time: Duration) -> io::Result<Poll> {
         let mut bytes = vec![0; 4096];
-        self.socket.set_read_timeout(Some(time)).unwrap();
-        let (length, from) = self.socket.recv_from(&mut bytes).ok()?;
+        self.socket.set_read_timeout(Some(time))?;
+        let (length, from) = self.socket.recv_from(&mut bytes)?;
         bytes.truncate(length);
-        Some(Poll { bytes, from })
+        Ok(Poll { bytes, from })
     }
 
     /// Answers with any bytes.
