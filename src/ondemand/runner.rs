@@ -304,6 +304,7 @@ impl Runner {
             // The program's sinks may panic, and the next request must still be served.
             let saved = catch_unwind(AssertUnwindSafe(|| job.stop_and_save(&owned, &runner.written)));
             let panicked = || Error::new(ErrorKind::Handler, "the writer panicked; fix the trace sink");
+            runner.allow_next_last(job.id);
             runner.keep_outcome(report_end(&job, early.as_deref(), saved.unwrap_or_else(|_| Err(panicked()))));
             drop(owned);
             runner.end_request(job.id);
@@ -313,6 +314,7 @@ impl Runner {
             let why =
                 format!("cannot start a thread to write the trace: {why}; raise the limit on threads (ulimit -u)");
             lost.cancel(session, &why);
+            self.allow_next_last(lost.id);
             let outcome = Outcome::new(&lost.request.asked.trace_id, Outcome::FAILED).with_reason(&why);
             self.keep_outcome(report_outcome!(Error, Failed, lost.request.answer, outcome, "the trace is lost: {why}"));
             self.end_request(lost.id);
@@ -351,11 +353,16 @@ impl Runner {
         format!("{{\"state\":\"{state}\",\"request\":{id},\"waiting\":{waiting},\"last\":{last}}}")
     }
 
-    /// Ends a request, so that the next one may begin.
-    fn end_request(&self, id: u64) {
+    /// Admits the next request for the last records if this was one. It is reported later, so its requester may ask again
+    /// at once.
+    fn allow_next_last(&self, id: u64) {
         if id == 0 {
             self.is_writing_last.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Ends a request, so that the next one may begin.
+    fn end_request(&self, id: u64) {
         self.lock_machine().mark_ended(id);
         self.ended.notify_all();
         self.wakeup.notify();

@@ -10,6 +10,7 @@ use support::program::{Program, TestFolders, Trace};
 pub(crate) const TESTS: &[Test] = &[
     ("request_gets_a_part_of_the_programs_recording", request_gets_a_part_of_the_programs_recording),
     ("request_gets_what_was_recorded_last", request_gets_what_was_recorded_last),
+    ("last_records_may_be_requested_again_at_once", last_records_may_be_requested_again_at_once),
     ("last_records_are_refused_without_a_recording", last_records_are_refused_without_a_recording),
     ("request_of_iterations_gets_whole_ones", request_of_iterations_gets_whole_ones),
     ("request_starts_at_its_time_in_the_programs_recording", request_starts_at_its_time_in_the_programs_recording),
@@ -27,7 +28,10 @@ fn start(place: &TestFolders, scenario: &str) -> Program {
 fn ask(place: &TestFolders, program: &Program, name: &str, text: &str) -> Trace {
     let request: PathBuf = place.triggers().join(format!("{}.request", program.pid()));
     fs::write(request, place.text_for(name, text)).unwrap();
-    Trace::wait_for(&place.trace_of(program, name))
+    // The request ends after its file is there.
+    let path = place.trace_of(program, name);
+    program.wait_for(&format!(" to {}: ", path.display()));
+    Trace::wait_for(&path)
 }
 
 fn nanoseconds_now() -> i64 {
@@ -84,6 +88,15 @@ fn request_gets_what_was_recorded_last() {
     assert!(work_in_window(&all).1.0 < start && all.slices("work").len() > work);
     let (said, _) = program.end();
     assert!(said.contains("the last 150ms into") && said.matches("request ended: written").count() == 3, "{said}");
+}
+
+fn last_records_may_be_requested_again_at_once() {
+    let place = TestFolders::new();
+    let program = start(&place, &format!("asks again in {}", place.triggers().display()));
+    ask(&place, &program, "a.json", "PROFILE_LAST_MSECS=100");
+    program.wait_for_times("request ended: ", 2);
+    let (said, _) = program.end();
+    assert_eq!(said.matches("request ended: written to ").count(), 2, "{said}");
 }
 
 fn last_records_are_refused_without_a_recording() {

@@ -13,8 +13,8 @@ use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, Profiler, RecordingFlags, Schedule, SessionObserver, Status,
-    Timestamp,
+    ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, Message, Profiler, RecordingFlags, Schedule,
+    SessionObserver, Status, Timestamp,
 };
 use tracing_subscriber::prelude::*;
 
@@ -46,9 +46,10 @@ pub(crate) fn play(name: &str) {
         "observed" => observed(),
         "soak" => crate::soak::long(),
         "allocates" => allocates(&with_reporter()),
-        other => match other.strip_prefix("watches ") {
-            Some(folder) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
-            None => traced::play(other),
+        other => match other.split_once(" in ") {
+            Some(("watches", folder)) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
+            Some(("asks again", folder)) => asks_again(Path::new(folder)),
+            _ => traced::play(other),
         },
     }
 }
@@ -56,10 +57,31 @@ pub(crate) fn play(name: &str) {
 /// A server with a thousand spans in each iteration.
 fn hurries(guard: &KinetoGuard) {
     let profiler = guard.profiler();
+    profiler.step();
+    report("counts its iterations");
     until_command(&input(), || {
         (0..1000).for_each(|_| drop(tracing::info_span!("fast").entered()));
         profiler.step();
     });
+}
+
+/// A server that requests its last records again while the end of the first request is being reported.
+fn asks_again(folder: &Path) {
+    let has_asked = AtomicBool::new(false);
+    let request = folder.join(format!("{}.request", std::process::id()));
+    let log = move |message: &Message<'_>| {
+        report(&message.to_string());
+        if message.to_string().contains("request ended: ") && !has_asked.swap(true, Ordering::Relaxed) {
+            std::fs::write(&request, "PROFILE_LAST_MSECS=50").unwrap();
+            let answer = || std::fs::read_to_string(request.with_extension("answer")).unwrap();
+            let (asked, is_end) =
+                (Instant::now(), |answer: &str| answer.ends_with("done\n") || answer.ends_with("failed\n"));
+            while !is_end(&answer()) && asked.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    };
+    serve(built(KinetoLayer::builder().log_sink(Arc::new(log))));
 }
 
 /// A server that works before it serves.

@@ -101,7 +101,7 @@ fn file_with_text_is_a_request() {
 fn built_layer_watches_a_folder() {
     let place = TestFolders::new();
     let folder = place.triggers().display().to_string();
-    let program = place.start_with(&format!("watches {folder}"), &[("KINETO_USE_DAEMON", "")]);
+    let program = place.start_with(&format!("watches in {folder}"), &[("KINETO_USE_DAEMON", "")]);
     program.wait_for(".request` traces this process");
     take_trace(&place, &program);
     program.end();
