@@ -206,11 +206,14 @@ fn slow_step_triggers_a_dump() {
         |builder| builder.dump_on(["step>5x".parse().unwrap()]).dump_after(HOUR),
         |guard| {
             let profiler = guard.profiler();
+            let mut longest = Duration::ZERO;
             for _ in 0..30 {
+                let begun = Instant::now();
                 info_span!("work").in_scope(|| ());
                 profiler.step();
+                longest = longest.max(begun.elapsed());
             }
-            info_span!("stall").in_scope(|| std::thread::sleep(100 * MS));
+            info_span!("stall").in_scope(|| std::thread::sleep(100 * MS + 6 * longest));
             profiler.step();
         },
     );
