@@ -25,7 +25,7 @@ pub use crate::error::{Error, ErrorKind};
 pub use averages::{Average, AveragesBuilder, GroupBy, KeyAverages, Section, SortBy, Table, TimeUnit};
 pub use diff::{
     ChangeVerdict, ClassChange, ClassKind, ClassMove, ClassSide, Diff, DiffOptions, DiffPart, DiffScreen, DiffSide,
-    DiffTotal, DiffUnit, MatchReason, TraceProfile,
+    DiffTotal, DiffUnit, LeftOutReason, LeftOutTrace, MatchReason, TraceProfile,
 };
 #[doc(hidden)]
 pub use events::Builder;

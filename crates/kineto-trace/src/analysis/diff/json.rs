@@ -1,6 +1,6 @@
 //! Formats a difference as JSON.
 
-use super::{ClassChange, ClassMove, ClassSide, Diff, DiffPart, DiffSide};
+use super::{ClassChange, ClassMove, ClassSide, Diff, DiffPart, DiffSide, LeftOutTrace};
 use crate::analysis::summary::{WorkClass, ns_to_micros, round_to_thousandths, signed_micros};
 use serde_json::{Value, json};
 
@@ -14,8 +14,8 @@ pub(super) fn diff_json(diff: &Diff) -> Value {
         "per": diff.unit.as_str(),
         "is_slower": diff.is_slower(),
         "is_slower_alike": diff.is_slower_alike(),
-        "a": side_json(diff.a),
-        "b": side_json(diff.b),
+        "a": side_json(&diff.a),
+        "b": side_json(&diff.b),
         "drift": { "host_pct": round_to_thousandths(diff.host_drift_percent), "device_pct": round_to_thousandths(diff.device_drift_percent) },
         "total": {
             "a": ns_to_micros(total.a_ns),
@@ -31,8 +31,14 @@ pub(super) fn diff_json(diff: &Diff) -> Value {
     })
 }
 
-fn side_json(side: DiffSide) -> Value {
-    json!({ "traces": side.traces, "steps": side.steps, "span": ns_to_micros(side.span_ns) })
+fn side_json(side: &DiffSide) -> Value {
+    let left_out = |left_out: &LeftOutTrace| json!({ "trace": left_out.trace + 1, "rank": left_out.rank, "reason": left_out.reason.as_str() });
+    json!({
+        "traces": side.traces,
+        "steps": side.steps,
+        "span": ns_to_micros(side.span_ns),
+        "left_out": side.left_out.iter().map(left_out).collect::<Vec<_>>(),
+    })
 }
 
 fn part_json(part: &DiffPart) -> Value {
@@ -56,6 +62,7 @@ fn class_json(change: &ClassChange) -> Value {
         "change_pct": change.change_percent.map(round_to_thousandths),
         "probability": change.probability,
         "verdict": change.verdict.as_str(),
+        "needs_runs": change.needs_runs,
         "matched": change.matched.as_str(),
         "moves": change.moves.iter().map(move_json).collect::<Vec<_>>(),
     })

@@ -26,9 +26,9 @@ pub(super) fn match_classes(a: &MergedSide<'_>, b: &MergedSide<'_>) -> Vec<Class
     let mut groups = Groups::new(partners_a.len(), partners_b.len());
     if is_open(&partners_a) && is_open(&partners_b) {
         let (outline_a, outline_b) = (a.outline(), b.outline());
-        let sides = (AlignedSide::new(&outline_a, a, &partners_a), AlignedSide::new(&outline_b, b, &partners_b));
+        let sides = (AlignedSide::new(outline_a, a, &partners_a), AlignedSide::new(outline_b, b, &partners_b));
         let alignment = Alignment::new(sides.0, sides.1);
-        groups.join(&alignment, [&outline_a, &outline_b]);
+        groups.join(&alignment, [outline_a, outline_b]);
     }
     pairs.extend(groups.into_pairs(&partners_a, &partners_b));
     pairs

@@ -69,7 +69,9 @@ pub struct Diff {
     /// The same of devices.
     pub device_drift_percent: f64,
     /// Whether both sides have enough runs to show how runs differ.
-    has_runs: bool,
+    has_enough_runs: bool,
+    /// The side that lacks the steps which the other one has.
+    side_without_steps: Option<&'static str>,
 }
 
 /// What a difference is the mean of.
@@ -93,15 +95,52 @@ impl DiffUnit {
 }
 
 /// The traces of one side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiffSide {
-    /// The number of traces.
+    /// The number of traces that take part.
     pub traces: u64,
-    /// The number of steps of all traces.
+    /// The number of their steps.
     pub steps: u64,
-    /// The sum of the times from the first slice to the end of the last, in nanoseconds.
+    /// The sum of their times from the first slice to the end of the last, in nanoseconds.
     pub span_ns: u64,
+    /// The traces that take no part: no figure contains them.
+    pub left_out: Vec<LeftOutTrace>,
+}
+
+/// A trace that takes no part in a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOutTrace {
+    /// Its place in the list of its side, from 0.
+    pub trace: usize,
+    /// Its rank in `distributedInfo`.
+    pub rank: Option<i64>,
+    /// Why it takes no part.
+    pub reason: LeftOutReason,
+}
+
+/// Why a trace takes no part in a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeftOutReason {
+    /// The other side lacks its rank.
+    RankOfOneSide,
+    /// Its run lacks a rank that other runs of the side have.
+    IncompleteRun,
+    /// Its run has fewer than four steps, and other runs of the side have more.
+    FewSteps,
+}
+
+impl LeftOutReason {
+    /// Returns the name in JSON: "`rank_of_one_side`", "`incomplete_run`" or "`few_steps`".
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LeftOutReason::RankOfOneSide => "rank_of_one_side",
+            LeftOutReason::IncompleteRun => "incomplete_run",
+            LeftOutReason::FewSteps => "few_steps",
+        }
+    }
 }
 
 /// The change of the mean step or trace. Times are nanoseconds.
@@ -118,7 +157,7 @@ pub struct DiffTotal {
     pub slow_steps: Option<[f64; 2]>,
     /// The relative change of the trimmed means, which outliers do not distort, in percent. `None` if there are too few values.
     pub change_percent: Option<f64>,
-    /// The probability of such a change by chance, corrected for the number of classes.
+    /// The least probability of such a change by chance, of the tests by which the verdict was decided, corrected for their number.
     pub probability: Option<f64>,
 }
 
@@ -152,9 +191,11 @@ pub struct ClassChange {
     pub matched: MatchReason,
     /// What the change is.
     pub verdict: ChangeVerdict,
+    /// Whether one run, or a few, show the change only as far as their steps do: a loaded machine could cause it, too. Four runs a side decide.
+    pub needs_runs: bool,
     /// The relative change of the trimmed mean time, in percent. `None` if there are too few values, or one side lacks it.
     pub change_percent: Option<f64>,
-    /// The probability of such a change by chance, corrected for the number of classes.
+    /// The least probability of such a change by chance, of the tests by which the verdict was decided, corrected for their number.
     pub probability: Option<f64>,
     /// What else changed: where it runs, or how often.
     pub moves: Vec<ClassMove>,
@@ -176,8 +217,8 @@ pub struct ClassSide {
     pub mean_count: f64,
     /// The mean time of a step or trace, rounded down.
     pub mean_ns: u64,
-    /// The trimmed mean of the steps in which it occurs, which outliers do not distort, times their share. `None` if it occurs in less than half of the steps of either side,
-    /// or without steps.
+    /// The trimmed mean of the steps in which it occurs, which outliers do not distort, times their share. `None` without steps, or if it occurs in
+    /// less than half of the steps of both sides.
     pub typical_ns: Option<u64>,
 }
 
@@ -344,7 +385,7 @@ impl DiffOptions {
 
     /// Compares two sides of one or more traces: runs, or the ranks of a run.
     pub fn compare(&self, a: &[TraceProfile], b: &[TraceProfile]) -> Diff {
-        let (a, b) = (MergedSide::new(a, b), MergedSide::new(b, a));
+        let [a, b] = MergedSide::of_both(a, b);
         verdicts::compare_sides(&a, &b, self.threshold_percent)
     }
 }
@@ -357,13 +398,12 @@ impl Diff {
 
     /// Returns whether the mean step or any class is slower than the threshold and the spread explain.
     ///
-    /// With fewer than four runs a side, of classes only work of devices counts: runs of the host differ by more than their steps show.
+    /// A class that [needs more runs](ClassChange::needs_runs) does not count.
     pub fn is_slower(&self) -> bool {
-        let is_told = |change: &ClassChange| self.has_runs || change.kind == ClassKind::Work;
-        self.total.verdict == ChangeVerdict::Slower || self.slower().any(is_told)
+        self.total.verdict == ChangeVerdict::Slower || self.slower().any(|change| !change.needs_runs)
     }
 
-    /// Returns whether the mean step or a class of the host is slower in a way that few runs or values do not tell from a clock or the
+    /// Returns whether the mean step or a class is slower in a way that few runs or values cannot distinguish from a clock or the
     /// machine's load, and nothing [is slower](Diff::is_slower) beyond that.
     pub fn is_slower_alike(&self) -> bool {
         let total = &self.total;
@@ -388,12 +428,6 @@ impl Diff {
     /// Returns what changed: slower, faster, new, gone and moved classes, by descending change of time.
     pub fn changes(&self) -> impl Iterator<Item = &ClassChange> {
         self.classes.iter().filter(|change| change.verdict.is_change())
-    }
-
-    /// Returns the name of the side that lacks the steps which the other one has.
-    fn side_without_steps(&self) -> Option<&'static str> {
-        let [has_a, has_b] = [self.a, self.b].map(|side| side.steps >= noise::MIN_VALUES as u64);
-        (has_a != has_b).then_some(if has_a { "B" } else { "A" })
     }
 
     /// Returns all figures as a JSON object of the schema "kineto-diff/1"; times are in microseconds with three decimals.

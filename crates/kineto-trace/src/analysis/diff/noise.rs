@@ -60,6 +60,15 @@ impl Estimate {
         found
     }
 
+    /// Makes an estimate of which only the logarithm is known.
+    pub(super) fn from_log(log: f64) -> Estimate {
+        /// A mean far above 1 ns, below which `log` is 0.
+        const UNIT: f64 = 1e6;
+
+        let mean = UNIT * log.exp();
+        Estimate { mean, variance: 0.0, freedom: f64::INFINITY, low: mean, is_short: false }
+    }
+
     /// Returns the logarithm of the mean. Means below 1 ns count as 1 ns.
     pub(super) fn log(&self) -> f64 {
         self.mean.max(1.0).ln()

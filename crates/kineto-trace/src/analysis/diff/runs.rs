@@ -66,7 +66,7 @@ impl RunSpread {
         let freedom = own + typical.freedom;
         let mean = |side: &[Estimate], of: fn(&Estimate) -> f64| side.iter().map(of).sum::<f64>() / side.len() as f64;
         let change = |of: fn(&Estimate) -> f64| mean(&sides[1], of) - mean(&sides[0], of);
-        let variance = run_share(values) * (squares + typical.freedom * typical.variance) / freedom;
+        let variance = variance_factor(values) * (squares + typical.freedom * typical.variance) / freedom;
         // Runs that agree by chance are not more precise than their steps.
         let of_steps: f64 = sides.iter().map(|side| mean(side, Estimate::log_variance) / side.len() as f64).sum();
         let is_known = freedom >= 1.0 && sides.iter().all(|side| !side.is_empty());
@@ -80,7 +80,13 @@ impl RunSpread {
 
     /// Adds the spread of what all classes of a run share.
     pub(super) fn with_shared(&self, ratio: LogRatio, values: &RunValues) -> LogRatio {
-        ratio.with_spread(run_share(values) * self.shared_variance, self.freedom)
+        ratio.with_spread(variance_factor(values) * self.shared_variance, self.freedom)
+    }
+
+    /// Returns the probability of a class's change if both sides are equal; 1 if no side has two runs.
+    pub(super) fn change_probability(&self, values: &RunValues) -> f64 {
+        let ratio = self.ratio(values).filter(|_| self.freedom >= 1.0);
+        ratio.map_or(1.0, |ratio| self.with_shared(ratio, values).probability())
     }
 
     /// Returns the sum of the squares of a class's own deviations, and their degrees of freedom.
@@ -100,7 +106,7 @@ impl RunSpread {
 }
 
 /// Returns the variance of a difference of two means of runs, in terms of that of a run.
-fn run_share(values: &RunValues) -> f64 {
+fn variance_factor(values: &RunValues) -> f64 {
     values.iter().map(|runs| 1.0 / runs.iter().flatten().count().max(1) as f64).sum()
 }
 
@@ -278,12 +284,12 @@ mod tests {
             let drift = Drift::from_ratios(&ratios, 0.0).of_runs(spread.freedom);
             let left = ratios.iter().map(|(_, ratio)| ratio.without_drift(&drift));
             let probabilities = correct_for_number(&left.map(|ratio| ratio.probability()).collect::<Vec<_>>());
-            let mut is_told = ratios
+            let mut is_found = ratios
                 .iter()
                 .zip(probabilities)
                 .map(|((_, ratio), probability)| 3.0 * probability < FALSE_ALARM && ratio.change().abs() >= 0.03);
-            found += usize::from(is_told.next() == Some(true));
-            alarms += usize::from(is_told.any(|is_told| is_told));
+            found += usize::from(is_found.next() == Some(true));
+            alarms += usize::from(is_found.any(|is_found| is_found));
         }
         (found, alarms)
     }

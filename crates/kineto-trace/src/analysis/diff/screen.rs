@@ -1,6 +1,6 @@
 //! Formats a difference as text: the changes first, then the totals, then sections.
 
-use super::{ChangeVerdict, ClassChange, ClassKind, ClassMove, Diff, DiffPart, DiffUnit, MatchReason};
+use super::{ChangeVerdict, ClassChange, ClassKind, ClassMove, Diff, DiffPart, DiffUnit, LeftOutReason, MatchReason};
 use crate::analysis::averages::format_time;
 use crate::analysis::summary::truncate_name;
 use std::fmt::{self, Formatter};
@@ -57,7 +57,7 @@ impl<'d> DiffScreen<'d> {
             |change: &&ClassChange| [&change.a, &change.b].into_iter().flatten().any(|side| side.per_unit_ns() > 0);
         let changes: Vec<_> = self.diff.changes().filter(has_time).collect();
         if self.diff.total.verdict == ChangeVerdict::Drift && !self.diff.is_slower() {
-            self.write_drift(f)?;
+            self.write_drift(f, changes.is_empty())?;
             if changes.is_empty() {
                 return Ok(());
             }
@@ -83,33 +83,37 @@ impl<'d> DiffScreen<'d> {
                 0 => Ok(()),
                 _ => writeln!(
                     f,
-                    "{too_few} classes changed or occur too rarely to tell: four or more steps or runs a side tell."
+                    "{} changed or occurred too rarely to tell: record four or more steps or runs a side to find out.",
+                    count_classes(too_few)
                 ),
             };
         }
         let threshold = self.diff.threshold_percent;
-        let doubt = if too_few > 0 { format!("; {too_few} classes occur too rarely to tell") } else { String::new() };
+        let doubt = match too_few {
+            0 => String::new(),
+            _ => format!("; {} occurred too rarely to tell", count_classes(too_few)),
+        };
         writeln!(f, "No change above {threshold} % and the spread of the {}s{doubt}.", self.diff.unit.as_str())?;
         self.write_mean_doubt(f)
     }
 
-    /// Writes that all changed alike, which may be a real change.
-    fn write_drift(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    /// Writes that all changed alike if no change is listed, else that none explains the total surely; both may be a real change.
+    fn write_drift(&self, f: &mut Formatter<'_>, is_alike: bool) -> fmt::Result {
         let (diff, unit) = (self.diff, self.diff.unit.as_str());
         let percent = diff.total.change_percent.map_or_else(String::new, format_percent);
-        let is_alike = diff.changes().next().is_none() && diff.total.slow_steps.is_none();
-        if !is_alike {
+        if !is_alike || diff.total.slow_steps.is_some() {
             let slow = self.slow_steps();
-            writeln!(f, "The {unit} changed by {percent}{slow}, and no work of a device explains it.")?;
-            return writeln!(f, "The machine's load, or the program: four or more runs a side tell.");
+            writeln!(f, "The {unit} changed by {percent}{slow}, and no work of a device surely explains it.")?;
+            self.write_place_drifts(f, "")?;
+            return writeln!(f, "The machine's load, or the program: {}.", RECORD_MORE);
         }
-        let (host, devices) = (format_percent(diff.host_drift_percent), format_percent(diff.device_drift_percent));
         let drift = diff.host_drift_percent.abs().max(diff.device_drift_percent.abs());
         let reason = if drift < diff.threshold_percent { "no more than single" } else { "as most" };
+        let (host, devices) = (format_percent(diff.host_drift_percent), format_percent(diff.device_drift_percent));
         let reason = format!("{reason} classes did (of the host {host}, of devices {devices})");
         writeln!(f, "All changed alike: the {unit} by {percent}, {reason}.")?;
         let slower = if diff.is_slower_alike() { "slower" } else { "different" };
-        writeln!(f, "A clock, the machine's load, or everything is {slower}: four or more runs a side tell.")
+        writeln!(f, "A clock, the machine's load, or everything is {slower}: {}.", RECORD_MORE)
     }
 
     /// Writes that the mean changed by more than the threshold, although no change is listed.
@@ -142,13 +146,8 @@ impl<'d> DiffScreen<'d> {
         };
         let percent = change.change_percent.map_or_else(String::new, format_percent);
         let name = format!("{}{}", describe_class(change), describe_match(change));
-        self.write_row(
-            f,
-            change.verdict.label(),
-            [mean(&change.a), mean(&change.b)],
-            (change.change_ns(), &percent),
-            &name,
-        )
+        let label = format!("{}{}", change.verdict.label(), if change.needs_runs { "?" } else { "" });
+        self.write_row(f, &label, [mean(&change.a), mean(&change.b)], (change.change_ns(), &percent), &name)
     }
 
     fn write_row(
@@ -189,7 +188,8 @@ impl<'d> DiffScreen<'d> {
                 total.verdict.explanation(),
             ),
         )?;
-        if let Some(side) = diff.side_without_steps() {
+        self.write_left_out(f)?;
+        if let Some(side) = diff.side_without_steps {
             writeln!(f, "  {side} has fewer than four steps, so whole traces are compared")?;
         }
         writeln!(f, "  {counts}; parts of the critical path, which add up to the change:")?;
@@ -214,14 +214,42 @@ impl<'d> DiffScreen<'d> {
         if diff.total.verdict == ChangeVerdict::Drift && !diff.is_slower() {
             return Ok(());
         }
-        let reason = if diff.has_runs {
-            "compare it with how runs differ"
+        let reason = if diff.has_enough_runs {
+            ": compare it with how runs differ"
         } else {
-            "four or more runs a side rule out clocks and load"
+            ": four or more runs a side rule out clocks and load"
         };
+        self.write_place_drifts(f, reason)
+    }
+
+    fn write_place_drifts(&self, f: &mut Formatter<'_>, reason: &str) -> fmt::Result {
+        let diff = self.diff;
         for (place, drift) in [("the host", diff.host_drift_percent), ("devices", diff.device_drift_percent)] {
-            if drift.abs() >= diff.threshold_percent {
-                writeln!(f, "Most classes of {place} changed alike ({}): {reason}", format_percent(drift))?;
+            if drift.abs() >= diff.threshold_percent && drift != 0.0 {
+                writeln!(f, "Most classes of {place} changed alike ({}){reason}", format_percent(drift))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes which traces take no part, and why.
+    fn write_left_out(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        use LeftOutReason as R;
+        for (name, other, side) in [("A", "B", &self.diff.a), ("B", "A", &self.diff.b)] {
+            for reason in [R::RankOfOneSide, R::IncompleteRun, R::FewSteps] {
+                let left_out: Vec<_> = side.left_out.iter().filter(|left_out| left_out.reason == reason).collect();
+                if left_out.is_empty() {
+                    continue;
+                }
+                let traces = list_numbers("trace", left_out.iter().map(|left_out| left_out.trace as i64 + 1));
+                let ranks = list_numbers("rank", left_out.iter().filter_map(|left_out| left_out.rank));
+                let why = match reason {
+                    R::RankOfOneSide if ranks.is_empty() => format!("{other} has none without a rank"),
+                    R::RankOfOneSide => format!("{other} lacks {ranks}"),
+                    R::IncompleteRun => "other runs have more ranks".to_owned(),
+                    R::FewSteps => "fewer than four steps".to_owned(),
+                };
+                writeln!(f, "  left out of {name}: {traces} ({why})")?;
             }
         }
         Ok(())
@@ -277,6 +305,30 @@ impl ChangeVerdict {
             ChangeVerdict::Same => "below the threshold",
             other => other.as_str(),
         }
+    }
+}
+
+/// What to do if few runs cannot distinguish a change from the machine's load.
+const RECORD_MORE: &str = "record four or more runs a side to find out";
+
+fn count_classes(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "class" } else { "classes" })
+}
+
+/// Lists the first distinct numbers in order, such as "ranks 1, 2"; nothing if there are no numbers.
+fn list_numbers(noun: &str, numbers: impl Iterator<Item = i64>) -> String {
+    /// The most numbers of a list.
+    const SHOWN: usize = 8;
+
+    let mut all: Vec<i64> = numbers.collect();
+    all.sort_unstable();
+    all.dedup();
+    let shown: Vec<String> = all.iter().take(SHOWN).map(i64::to_string).collect();
+    match (all.len(), all.len() - shown.len()) {
+        (0, _) => String::new(),
+        (1, _) => format!("{noun} {}", shown.concat()),
+        (_, 0) => format!("{noun}s {}", shown.join(", ")),
+        (_, more) => format!("{noun}s {} and {more} more", shown.join(", ")),
     }
 }
 

@@ -1,21 +1,23 @@
 //! The traces of one side, with classes that have the same number in all of them.
 
-use super::ClassSide;
-use super::noise::Estimate;
+use super::noise::{Estimate, MIN_VALUES};
 use super::outline::Outline;
 use super::profile::{ClassKind, ClassProfile, PathShare, TraceProfile};
+use super::{ClassSide, DiffSide, LeftOutReason, LeftOutTrace};
 use crate::analysis::events::TrackId;
 use crate::analysis::summary::WorkClass;
 use crate::hash::{HashMap, HashSet};
 
-/// The traces of one side.
+/// The traces of one side that take part in the comparison.
 pub(super) struct MergedSide<'p> {
-    pub(super) profiles: &'p [TraceProfile],
+    profiles: Vec<&'p TraceProfile>,
     pub(super) classes: Vec<SideClass<'p>>,
     /// By trace and class of the trace: the class of the side.
     numbers: Vec<Vec<u32>>,
     /// The traces of each run: one of each rank that both sides have.
     runs: Vec<Vec<usize>>,
+    left_out: Vec<LeftOutTrace>,
+    outline: Outline,
 }
 
 /// A class of one side.
@@ -59,9 +61,25 @@ impl StepSeries {
 }
 
 impl<'p> MergedSide<'p> {
-    pub(super) fn new(profiles: &'p [TraceProfile], other: &[TraceProfile]) -> MergedSide<'p> {
-        let runs = group_runs(profiles, other);
-        let mut side = MergedSide { profiles, classes: Vec::new(), numbers: Vec::new(), runs };
+    /// Merges the traces of both sides that take part.
+    pub(super) fn of_both(a: &'p [TraceProfile], b: &'p [TraceProfile]) -> [MergedSide<'p>; 2] {
+        let (mut runs_a, mut runs_b) = (TraceRuns::new(a, b), TraceRuns::new(b, a));
+        if runs_a.has_long() && runs_b.has_long() {
+            runs_a.leave_out_short();
+            runs_b.leave_out_short();
+        }
+        [(a, runs_a), (b, runs_b)].map(|(profiles, runs)| MergedSide::new(profiles, runs))
+    }
+
+    fn new(all: &'p [TraceProfile], TraceRuns { runs, left_out, .. }: TraceRuns) -> MergedSide<'p> {
+        let is_left_out = |trace: usize| left_out.iter().any(|left_out| left_out.trace == trace);
+        let traces: Vec<usize> = (0..all.len()).filter(|trace| !is_left_out(*trace)).collect();
+        let number = |trace: &usize| traces.binary_search(trace).ok();
+        let runs = runs.iter().map(|traces| traces.iter().filter_map(number).collect()).collect();
+        let profiles: Vec<&TraceProfile> = traces.iter().filter_map(|trace| all.get(*trace)).collect();
+        let outline = Outline::default();
+        let mut side = MergedSide { profiles, classes: Vec::new(), numbers: Vec::new(), runs, left_out, outline };
+        let profiles = side.profiles.clone();
         let mut known: HashMap<(ClassKind, &str), u32> = HashMap::default();
         for (trace, profile) in profiles.iter().enumerate() {
             let mut numbers = Vec::new();
@@ -78,6 +96,15 @@ impl<'p> MergedSide<'p> {
             }
             side.numbers.push(numbers);
         }
+        // Only the first trace may have one, even if it takes no part.
+        if let Some(profile) = all.iter().find(|profile| profile.outline.nodes.len() > 1) {
+            side.outline = profile.outline.clone();
+            let number = |class: u32| {
+                let class = profile.classes.get(class as usize)?;
+                known.get(&(class.kind, class.name.as_str())).copied()
+            };
+            side.outline.nodes.iter_mut().for_each(|node| node.class = node.class.and_then(number));
+        }
         side
     }
 
@@ -86,6 +113,32 @@ impl<'p> MergedSide<'p> {
         self.runs.len()
     }
 
+    /// Returns the number of traces.
+    pub(super) fn traces(&self) -> u64 {
+        self.profiles.len() as u64
+    }
+
+    /// Returns the figures of all traces.
+    pub(super) fn summary(&self) -> DiffSide {
+        let span_ns = self.profiles.iter().fold(0u64, |sum, profile| sum.saturating_add(profile.span_ns));
+        DiffSide { traces: self.traces(), steps: self.steps(), span_ns, left_out: self.left_out.clone() }
+    }
+
+    /// Returns whether steps can be compared: those of a run, or those of several.
+    pub(super) fn has_steps(&self) -> bool {
+        let run_steps = |traces: &Vec<usize>| self.run_steps(traces);
+        let of_runs = || self.runs.iter().map(run_steps);
+        of_runs().any(|steps| steps >= MIN_VALUES)
+            || (of_runs().filter(|steps| *steps > 0).count() > 1 && of_runs().sum::<usize>() >= MIN_VALUES)
+    }
+
+    /// Returns the number of steps that all ranks of a run have.
+    fn run_steps(&self, traces: &[usize]) -> usize {
+        let steps = traces.iter().map(|trace| self.profiles.get(*trace).map_or(0, |profile| profile.steps.len()));
+        steps.min().unwrap_or(0)
+    }
+
+    /// Returns the number of steps of all traces.
     pub(super) fn steps(&self) -> u64 {
         self.profiles.iter().map(|profile| profile.steps.len() as u64).sum()
     }
@@ -95,15 +148,9 @@ impl<'p> MergedSide<'p> {
         self.numbers.get(trace)?.get(class as usize).copied()
     }
 
-    /// Returns the outline of the first trace that has one, with the side's classes.
-    pub(super) fn outline(&self) -> Outline {
-        let found = self.profiles.iter().enumerate().find(|(_, profile)| profile.outline.nodes.len() > 1);
-        let Some((trace, profile)) = found else { return Outline::default() };
-        let mut outline = profile.outline.clone();
-        for node in &mut outline.nodes {
-            node.class = node.class.and_then(|class| self.class_number(trace, class));
-        }
-        outline
+    /// Returns the outline of a step, with the side's classes.
+    pub(super) fn outline(&self) -> &Outline {
+        &self.outline
     }
 
     /// Returns the time on the critical path of steps or traces, by kind and class.
@@ -143,7 +190,7 @@ impl<'p> MergedSide<'p> {
         if !has_steps {
             (count, ns) = (figures.count, figures.total_ns);
         }
-        let units = if has_steps { self.steps() } else { self.profiles.len() as u64 }.max(1);
+        let units = if has_steps { self.steps() } else { self.traces() }.max(1);
         (figures.mean_count, figures.mean_ns) = (count as f64 / units as f64, ns / units);
         figures
     }
@@ -164,8 +211,7 @@ impl<'p> MergedSide<'p> {
     /// Returns the steps that all ranks of a run have.
     #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
     fn run_series(&self, group: &[u32], traces: &[usize]) -> StepSeries {
-        let lengths = traces.iter().map(|trace| self.profiles.get(*trace).map_or(0, |profile| profile.steps.len()));
-        let steps = lengths.min().unwrap_or(0);
+        let steps = self.run_steps(traces);
         let ranks = traces.len().max(1) as f64;
         let shares = traces.iter().flat_map(|trace| self.class_profiles(group, *trace)).flat_map(|class| &class.steps);
         let shares = shares.filter(|share| (share.step as usize) < steps);
@@ -195,7 +241,7 @@ impl<'p> MergedSide<'p> {
         of_trace: impl Fn(&'s TraceProfile) -> Vec<f64> + 's,
     ) -> impl Iterator<Item = Vec<f64>> + 's {
         self.runs.iter().map(move |traces| {
-            let ranks = traces.iter().filter_map(|trace| self.profiles.get(*trace)).map(&of_trace);
+            let ranks = traces.iter().filter_map(|trace| self.profiles.get(*trace).copied()).map(&of_trace);
             mean_of_lists(&ranks.collect::<Vec<_>>())
         })
     }
@@ -257,28 +303,69 @@ pub(super) fn to_shares<K: Eq + std::hash::Hash>(counts: HashMap<K, u64>) -> Has
     counts.into_iter().map(|(key, count)| (key, count as f64 / all.max(1.0))).collect()
 }
 
-/// Returns the traces of each run: the first of each rank are the first run. Ranks that only one side has do not count.
-fn group_runs(profiles: &[TraceProfile], other: &[TraceProfile]) -> Vec<Vec<usize>> {
-    let ranks = |profiles: &[TraceProfile]| profiles.iter().map(|profile| profile.rank).collect::<HashSet<_>>();
-    let (own, other) = (ranks(profiles), ranks(other));
-    let has_common = own.iter().any(|rank| other.contains(rank));
-    let mut next: HashMap<Option<i64>, usize> = HashMap::default();
-    let mut runs: Vec<Vec<usize>> = Vec::new();
-    for (trace, profile) in profiles.iter().enumerate() {
-        if has_common && !other.contains(&profile.rank) {
-            continue;
+/// The traces of a side by run, and those that take no part.
+struct TraceRuns {
+    /// The number of steps, by trace.
+    steps: Vec<usize>,
+    ranks: Vec<Option<i64>>,
+    runs: Vec<Vec<usize>>,
+    left_out: Vec<LeftOutTrace>,
+}
+
+impl TraceRuns {
+    /// Groups traces: the first of each rank are the first run. Ranks that only one side has do not count.
+    fn new(profiles: &[TraceProfile], other: &[TraceProfile]) -> TraceRuns {
+        let ranks = |profiles: &[TraceProfile]| profiles.iter().map(|profile| profile.rank).collect::<Vec<_>>();
+        let (own, other): (Vec<_>, HashSet<_>) = (ranks(profiles), ranks(other).into_iter().collect());
+        let has_common = own.iter().any(|rank| other.contains(rank));
+        let mut next: HashMap<Option<i64>, usize> = HashMap::default();
+        let mut grouped: Vec<Vec<usize>> = Vec::new();
+        let mut of_one_side = Vec::new();
+        for (trace, rank) in own.iter().enumerate() {
+            if has_common && !other.contains(rank) {
+                of_one_side.push(trace);
+                continue;
+            }
+            let run = next.entry(*rank).or_default();
+            match grouped.get_mut(*run) {
+                Some(traces) => traces.push(trace),
+                None => grouped.push(vec![trace]),
+            }
+            *run += 1;
         }
-        let run = next.entry(profile.rank).or_default();
-        match runs.get_mut(*run) {
-            Some(traces) => traces.push(trace),
-            None => runs.push(vec![trace]),
-        }
-        *run += 1;
+        let steps = profiles.iter().map(|profile| profile.steps.len()).collect();
+        let mut found = TraceRuns { steps, ranks: own, runs: Vec::new(), left_out: Vec::new() };
+        found.leave_out(of_one_side, LeftOutReason::RankOfOneSide);
+        // A run that lacks a rank has another mean.
+        let all = grouped.first().map_or(0, Vec::len);
+        let (complete, incomplete) = grouped.into_iter().partition(|traces| traces.len() == all);
+        found.runs = complete;
+        let incomplete: Vec<Vec<usize>> = incomplete;
+        found.leave_out(incomplete.into_iter().flatten(), LeftOutReason::IncompleteRun);
+        found
     }
-    // A run that lacks a rank has another mean.
-    let all = runs.first().map_or(0, Vec::len);
-    runs.retain(|traces| traces.len() == all);
-    runs
+
+    fn leave_out(&mut self, traces: impl IntoIterator<Item = usize>, reason: LeftOutReason) {
+        let left_out = |trace| LeftOutTrace { trace, rank: self.ranks.get(trace).copied().flatten(), reason };
+        self.left_out.extend(traces.into_iter().map(left_out));
+    }
+
+    /// Returns whether each trace of a run has enough steps to show their spread.
+    fn is_long(&self, traces: &[usize]) -> bool {
+        traces.iter().all(|trace| self.steps.get(*trace).is_some_and(|steps| *steps >= MIN_VALUES))
+    }
+
+    fn has_long(&self) -> bool {
+        self.runs.iter().any(|traces| self.is_long(traces))
+    }
+
+    /// Leaves out runs with few steps.
+    fn leave_out_short(&mut self) {
+        let (long, short) = std::mem::take(&mut self.runs).into_iter().partition(|traces| self.is_long(traces));
+        self.runs = long;
+        let short: Vec<Vec<usize>> = short;
+        self.leave_out(short.into_iter().flatten(), LeftOutReason::FewSteps);
+    }
 }
 
 /// Returns the means of the first values, the second ones, and so on, as many as all lists have.

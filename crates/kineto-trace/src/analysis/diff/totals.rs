@@ -31,7 +31,7 @@ pub(super) fn divide_totals(
     }
     let [of_a, of_b] = &pair_of;
     let sides = [(a, of_a), (b, of_b)].map(|(side, pair_of)| {
-        let units = if has_steps { side.steps() } else { side.profiles.len() as u64 };
+        let units = if has_steps { side.steps() } else { side.traces() };
         mean_parts(side, pair_of, units, has_steps)
     });
     let mut parts: HashMap<PartKey, [u64; 2]> = HashMap::default();

@@ -9,11 +9,12 @@ use super::runs::{RunSpread, RunValues};
 use super::sides::{MergedSide, occurring_share, step_counts, to_shares};
 use super::slow::SlowSteps;
 use super::totals::divide_totals;
-use super::{ChangeVerdict, ClassChange, ClassMove, ClassSide, Diff, DiffSide, DiffTotal, DiffUnit, MatchReason};
+use super::{ChangeVerdict, ClassChange, ClassMove, ClassSide, Diff, DiffTotal, DiffUnit, MatchReason};
 use crate::analysis::events::TrackId;
 use crate::analysis::summary::CallRole;
 use crate::hash::{HashMap, HashSet};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// The share of events or time that must be elsewhere for a class to have moved.
 const MIN_MOVED: f64 = 0.25;
@@ -23,65 +24,82 @@ const RESOLUTION_NS: [f64; 2] = [350.0, 10.0];
 
 /// Compares two sides.
 pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_percent: f64) -> Diff {
-    // Fewer steps than that show no spread.
-    let has_steps = a.steps().min(b.steps()) >= MIN_VALUES as u64;
+    let has_steps = a.has_steps() && b.has_steps();
     let pairs = match_classes(a, b);
     let names = [a, b].map(|side| side.classes.iter().map(|class| class.name).collect());
     // Short traces among longer ones show nothing.
     let usable_runs = |side: &MergedSide<'_>| side.estimate_total(has_steps).iter().flatten().count();
-    let has_runs = usable_runs(a).min(usable_runs(b)) >= MIN_VALUES;
-    let comparison = Comparison { a, b, has_steps, has_runs, renamed: match_streams(a, b), names };
+    let has_enough_runs = usable_runs(a).min(usable_runs(b)) >= MIN_VALUES;
+    let limits = Limits { threshold_percent, has_enough_runs };
+    let comparison = Comparison { a, b, has_steps, limits, renamed: match_streams(a, b), names };
     let values: Vec<ClassValues> = pairs.iter().map(|pair| comparison.class_values(pair)).collect();
     let (ratios, [of_host, of_devices]) = comparison.ratios(&pairs, &values);
-    let slow_total = SlowSteps::new(&[a.step_lengths(), b.step_lengths()]).filter(|_| has_steps);
-    let total = RatioTest { ratio: comparison.total_ratio(of_host.covering(of_devices)), slow: slow_total };
-    let tests = pairs.iter().zip(ratios);
-    let tests: Vec<_> = tests.map(|(pair, ratio)| RatioTest { ratio, slow: comparison.slow_steps(pair) }).collect();
-    let (mut results, mut total_result) = test_all(&tests, &total, threshold_percent);
-    comparison.share_drift(&pairs, &mut results, of_host, of_devices, threshold_percent);
+    let total = RatioTest {
+        place: 0,
+        ratio: comparison.total_ratio(of_host.covering(of_devices)),
+        slow: comparison.slow_steps_of_total(),
+    };
+    let tests = pairs.iter().zip(ratios).zip(comparison.slow_steps(&pairs));
+    let tests: Vec<_> =
+        tests.map(|((pair, ratio), slow)| RatioTest { place: comparison.place(pair), ratio, slow }).collect();
+    let (mut results, mut total_result) = test_all(&tests, &total, limits);
+    comparison.demote_doubtful(&pairs, &mut results, of_host, of_devices);
 
-    let class_change = |((pair, result), values)| comparison.class_change(pair, result, values, threshold_percent);
+    let class_change = |((pair, result), values)| comparison.class_change(pair, result, values);
     let mut classes: Vec<ClassChange> = pairs.iter().zip(&results).zip(&values).map(class_change).collect();
     comparison.doubt_total(&classes, &mut total_result);
-    let ([a_ns, b_ns], parts) = divide_totals((a, b), &pairs, &classes, has_steps);
+    let (means, parts) = divide_totals((a, b), &pairs, &classes, has_steps);
     let change_ns = |change: &ClassChange| Reverse(change.change_ns().unsigned_abs());
     classes.sort_by(|a, b| {
         let key = |change: &ClassChange| (!change.verdict.is_change(), change_ns(change));
         key(a).cmp(&key(b)).then_with(|| (a.name(), a.kind).cmp(&(b.name(), b.kind)))
     });
-    let result = total_result;
-    let is_known = comparison.mean_change_percent(a_ns, b_ns) < threshold_percent;
-    let slow_steps = slow_total.filter(|slow| result.slow.is_some() || is_untrimmed(&result, slow, threshold_percent));
-    let verdict = result.verdict.unwrap_or(if is_known { ChangeVerdict::Same } else { ChangeVerdict::TooFew });
-    let side = |side: &MergedSide<'_>| DiffSide {
-        traces: side.profiles.len() as u64,
-        steps: side.steps(),
-        span_ns: side.profiles.iter().fold(0, |sum, profile| sum.saturating_add(profile.span_ns)),
-    };
     Diff {
         threshold_percent,
         unit: if has_steps { DiffUnit::Step } else { DiffUnit::Trace },
-        a: side(a),
-        b: side(b),
-        total: DiffTotal {
-            a_ns,
-            b_ns,
-            verdict,
-            slow_steps: slow_steps.map(|slow| slow.shares),
-            change_percent: result.change_percent,
-            probability: result.probability,
-        },
+        a: a.summary(),
+        b: b.summary(),
+        total: total_result.into_total(means, total.slow, limits),
         parts,
         classes,
         host_drift_percent: of_host.change_percent(),
         device_drift_percent: of_devices.change_percent(),
-        has_runs: comparison.has_runs,
+        has_enough_runs,
+        side_without_steps: (a.has_steps() != b.has_steps()).then_some(if a.has_steps() { "B" } else { "A" }),
+    }
+}
+
+/// From which change on, and with how many runs, a change is reported.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    threshold_percent: f64,
+    /// Whether both sides have enough runs to show how runs differ.
+    has_enough_runs: bool,
+}
+
+impl Limits {
+    /// Returns whether a relative change in percent reaches the threshold. No change does not.
+    fn are_reached(self, percent: f64) -> bool {
+        percent.abs() >= self.threshold_percent && percent != 0.0
+    }
+
+    /// Returns whether the ratio of two times does.
+    fn are_reached_by(self, ratio: &LogRatio) -> bool {
+        self.are_reached(ratio.change() * 100.0)
+    }
+
+    /// Returns whether the change from one time to another does.
+    #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
+    fn are_reached_between(self, a_ns: u64, b_ns: u64) -> bool {
+        self.are_reached(a_ns.abs_diff(b_ns) as f64 * 100.0 / a_ns.max(1) as f64)
     }
 }
 
 /// The change of a class or the total: what is tested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RatioTest {
+    /// 0 for the host, 1 for devices.
+    place: usize,
     ratio: Option<TestedRatio>,
     slow: Option<SlowSteps>,
 }
@@ -92,21 +110,9 @@ struct TestedRatio {
     /// With its own spread.
     own: LogRatio,
     /// Without the drift of its place.
-    left: LogRatio,
+    beyond_drift: Option<LogRatio>,
     /// With its own spread and the one that all classes of a run share, if there are enough runs to show it.
-    whole: Option<LogRatio>,
-}
-
-impl TestedRatio {
-    /// Returns whether it exceeds a relative change.
-    fn exceeds(ratio: &LogRatio, threshold: f64) -> bool {
-        ratio.change().abs() >= threshold && ratio.change() != 0.0
-    }
-
-    /// Returns whether fast values did not change, which several runs show as their spread.
-    fn is_of_neighbours(&self) -> bool {
-        self.whole.is_none() && !self.own.is_of_all_values()
-    }
+    with_shared: Option<LogRatio>,
 }
 
 /// The result of a test; nothing if there are too few values.
@@ -117,30 +123,46 @@ struct TestResult {
     probability: Option<f64>,
     /// The share of slow steps, if it decided.
     slow: Option<SlowSteps>,
+    /// Whether steps show the change, but runs do not.
+    needs_runs: bool,
 }
 
 impl TestResult {
     /// Counts a change as drift.
-    fn share_drift(&mut self) {
+    fn demote_to_drift(&mut self) {
         if self.verdict.is_some_and(ChangeVerdict::is_change) {
-            (self.verdict, self.slow) = (Some(ChangeVerdict::Drift), None);
+            self.verdict = Some(ChangeVerdict::Drift);
+        }
+    }
+
+    /// Returns the result of the total.
+    fn into_total(self, [a_ns, b_ns]: [u64; 2], slow: Option<SlowSteps>, limits: Limits) -> DiffTotal {
+        let is_slow = |slow: &SlowSteps| self.slow.is_some() || is_untrimmed(&self, slow, limits);
+        let is_changed = limits.are_reached_between(a_ns, b_ns);
+        DiffTotal {
+            a_ns,
+            b_ns,
+            verdict: self.verdict.unwrap_or(if is_changed { ChangeVerdict::TooFew } else { ChangeVerdict::Same }),
+            slow_steps: slow.filter(is_slow).map(|slow| slow.shares),
+            change_percent: self.change_percent,
+            probability: self.probability,
         }
     }
 }
 
 /// Returns whether the mean changed by at least the threshold, and the trimmed mean, if it is known, by less than half as much.
-fn is_untrimmed(result: &TestResult, slow: &SlowSteps, threshold_percent: f64) -> bool {
+fn is_untrimmed(result: &TestResult, slow: &SlowSteps, limits: Limits) -> bool {
     let ([a, b], [share_a, share_b]) = (slow.means, slow.shares);
     let mean = (b - a) * 100.0 / a.max(1.0);
-    let exceeds = mean.abs() >= threshold_percent && mean != 0.0 && share_a != share_b;
-    result.change_percent.is_some_and(|trimmed| exceeds && trimmed * mean < 0.5 * mean * mean)
+    let is_reached = limits.are_reached(mean) && share_a != share_b;
+    result.change_percent.is_some_and(|trimmed| is_reached && trimmed * mean < 0.5 * mean * mean)
 }
 
 /// Tests all classes, and the total.
-fn test_all(tests: &[RatioTest], total: &RatioTest, threshold_percent: f64) -> (Vec<TestResult>, TestResult) {
+fn test_all(tests: &[RatioTest], total: &RatioTest, limits: Limits) -> (Vec<TestResult>, TestResult) {
     let decide = |tests: &[RatioTest]| {
         let results = tests.iter().zip(correct_tests(tests));
-        results.map(|(test, probabilities)| test.decide(probabilities, threshold_percent)).collect::<Vec<_>>()
+        results.map(|(test, probabilities)| test.decide(probabilities, limits)).collect::<Vec<_>>()
     };
     (decide(tests), decide(std::slice::from_ref(total)).pop().unwrap_or_default())
 }
@@ -148,84 +170,108 @@ fn test_all(tests: &[RatioTest], total: &RatioTest, threshold_percent: f64) -> (
 /// The probabilities of the tests of one class, corrected for the number of all tests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Probabilities {
-    left: f64,
-    whole: f64,
-    slow: f64,
-    /// Of its own spread: decides nothing but what counts as drift.
+    beyond_drift: f64,
+    with_shared: f64,
+    slow_by_runs: f64,
+    /// Decides only what may be a change that more runs would show.
+    slow_by_steps: f64,
+    /// Of its own spread: decides only what counts as drift.
     own: f64,
 }
 
 /// A third of the false alarms that are accepted is for means of classes, one for their slow steps, and one for the total.
 const FAMILIES: f64 = 3.0;
 
+/// Corrects the probabilities of all tests for their number. The host and devices have equal parts of the false alarms that are accepted: the host has
+/// many more classes, which would hide changes of kernels.
 fn correct_tests(tests: &[RatioTest]) -> Vec<Probabilities> {
-    let of_ratios = |ratio: fn(&TestedRatio) -> Option<LogRatio>| {
-        let found = tests.iter().map(|test| Some(ratio(test.ratio.as_ref()?)?.probability()));
-        found.collect::<Vec<Option<f64>>>()
+    let of_ratios = |ratio: fn(&TestedRatio) -> Option<LogRatio>| -> Vec<Option<f64>> {
+        tests.iter().map(|test| Some(ratio(test.ratio.as_ref()?)?.probability())).collect()
     };
-    let [left, whole, own] =
-        [of_ratios(|ratio| Some(ratio.left)), of_ratios(|ratio| ratio.whole), of_ratios(|ratio| Some(ratio.own))];
-    let means = correct_known(&[left, whole].concat());
-    let slow = correct_known(&tests.iter().map(|test| test.slow.map(|slow| slow.probability)).collect::<Vec<_>>());
-    let own = correct_known(&own);
+    let of_slow = |probability: fn(&SlowSteps) -> Option<f64>| -> Vec<Option<f64>> {
+        tests.iter().map(|test| probability(test.slow.as_ref()?)).collect()
+    };
+    let places: Vec<usize> = tests.iter().map(|test| test.place).collect();
+    let own = correct_known(&of_ratios(|ratio| Some(ratio.own)), &[]);
+    let means = [of_ratios(|ratio| ratio.beyond_drift), of_ratios(|ratio| ratio.with_shared)].concat();
+    let means = correct_known(&means, &[places.as_slice(), &places].concat());
+    let [by_runs, by_steps] = [of_slow(|slow| slow.by_runs), of_slow(|slow| slow.by_steps)]
+        .map(|probabilities| correct_known(&probabilities, &places));
     let in_family = |corrected: &[f64], at: usize| corrected.get(at).map_or(1.0, |found| (FAMILIES * found).min(1.0));
     let of_test = |at: usize| Probabilities {
-        left: in_family(&means, at),
-        whole: in_family(&means, at + tests.len()),
-        slow: in_family(&slow, at),
+        beyond_drift: in_family(&means, at),
+        with_shared: in_family(&means, at + tests.len()),
+        slow_by_runs: in_family(&by_runs, at),
+        slow_by_steps: in_family(&by_steps, at),
         own: own.get(at).copied().unwrap_or(1.0),
     };
     (0..tests.len()).map(of_test).collect()
 }
 
-/// Corrects the known probabilities for their number; others are 1.
-fn correct_known(probabilities: &[Option<f64>]) -> Vec<f64> {
-    let known: Vec<f64> = probabilities.iter().flatten().copied().collect();
-    let mut corrected = correct_for_number(&known).into_iter();
-    probabilities.iter().map(|known| known.and_then(|_| corrected.next()).unwrap_or(1.0)).collect()
+/// Corrects the known probabilities for their number; others are 1. Each group has an equal part of the false alarms.
+fn correct_known(probabilities: &[Option<f64>], groups: &[usize]) -> Vec<f64> {
+    let mut by_group: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
+    for (at, probability) in probabilities.iter().enumerate() {
+        let group = groups.get(at).copied().unwrap_or(0);
+        by_group.entry(group).or_default().extend(probability.map(|probability| (at, probability)));
+    }
+    by_group.retain(|_, known| !known.is_empty());
+    let mut all = vec![1.0; probabilities.len()];
+    for known in by_group.values() {
+        let corrected = correct_for_number(&known.iter().map(|(_, probability)| *probability).collect::<Vec<_>>());
+        for ((at, _), probability) in known.iter().zip(corrected) {
+            let probability = f64::min(probability * by_group.len() as f64, 1.0);
+            all.get_mut(*at).into_iter().for_each(|slot| *slot = probability);
+        }
+    }
+    all
 }
 
 impl RatioTest {
-    /// Decides by the trimmed means; if they do not tell, by the share of slow steps.
-    fn decide(&self, probabilities: Probabilities, threshold_percent: f64) -> TestResult {
-        let result =
-            self.ratio.map_or_else(TestResult::default, |ratio| ratio.decide(probabilities, threshold_percent / 100.0));
+    /// Decides by the trimmed means; if they do not show a change, by the share of slow steps.
+    fn decide(&self, probabilities: Probabilities, limits: Limits) -> TestResult {
+        let result = self.ratio.map_or_else(TestResult::default, |ratio| ratio.decide(probabilities, limits));
         let Some(slow) = self.slow else { return result };
-        let change = slow.change().map(|change| change * 100.0).filter(|change| change.abs() >= threshold_percent);
+        let change = slow.change().map(|change| change * 100.0).filter(|change| limits.are_reached(*change));
         let is_decided = result.verdict == Some(ChangeVerdict::Drift)
-            || result
-                .verdict
-                .is_some_and(|verdict| verdict.is_change() && !is_untrimmed(&result, &slow, threshold_percent));
-        match change.filter(|_| probabilities.slow < FALSE_ALARM && !is_decided) {
-            Some(change) => TestResult {
-                verdict: Some(direction(change)),
-                change_percent: Some(change),
-                probability: Some(probabilities.slow),
-                slow: Some(slow),
-            },
-            None => result,
+            || result.verdict.is_some_and(|verdict| verdict.is_change() && !is_untrimmed(&result, &slow, limits));
+        let Some(change) = change.filter(|_| !is_decided) else { return result };
+        let is_shown = probabilities.slow_by_runs < FALSE_ALARM;
+        // Few runs do not show how their shares differ, but may not hide that steps do.
+        if !is_shown && (limits.has_enough_runs || probabilities.slow_by_steps >= FALSE_ALARM) {
+            return result;
+        }
+        TestResult {
+            verdict: Some(direction(change)),
+            change_percent: Some(change),
+            probability: Some(if is_shown { probabilities.slow_by_runs } else { probabilities.slow_by_steps }),
+            slow: Some(slow),
+            needs_runs: !is_shown,
         }
     }
 }
 
 impl TestedRatio {
     /// Decides what a change is: real if it exceeds the drift of its place, or what runs differ by.
-    fn decide(&self, probabilities: Probabilities, threshold: f64) -> TestResult {
-        let exceeds = |ratio: &LogRatio| TestedRatio::exceeds(ratio, threshold);
-        let Probabilities { left, whole, own, .. } = probabilities;
+    fn decide(&self, probabilities: Probabilities, limits: Limits) -> TestResult {
+        let exceeds_drift = self.beyond_drift.is_some_and(|ratio| limits.are_reached_by(&ratio));
+        let Probabilities { beyond_drift, with_shared, own, .. } = probabilities;
         let verdict = match () {
-            () if !exceeds(&self.own) => ChangeVerdict::Same,
-            () if self.is_of_neighbours() => ChangeVerdict::Noise,
-            () if whole < FALSE_ALARM || (exceeds(&self.left) && left < FALSE_ALARM) => direction(self.own.value),
-            // Enough runs tell a drift from what runs differ by.
-            () if own < FALSE_ALARM && (self.whole.is_none() || !exceeds(&self.left)) => ChangeVerdict::Drift,
+            () if !limits.are_reached_by(&self.own) => ChangeVerdict::Same,
+            // Several runs show how neighbours slow down some values as their spread.
+            () if !limits.has_enough_runs && !self.own.is_of_all_values() => ChangeVerdict::Noise,
+            () if with_shared < FALSE_ALARM || (exceeds_drift && beyond_drift < FALSE_ALARM) => {
+                direction(self.own.value)
+            }
+            // With enough runs, a change that the drift does not explain is what runs differ by.
+            () if own < FALSE_ALARM && (!limits.has_enough_runs || !exceeds_drift) => ChangeVerdict::Drift,
             () => ChangeVerdict::Noise,
         };
         TestResult {
             verdict: Some(verdict),
             change_percent: Some(self.own.change() * 100.0),
-            probability: Some(left.min(whole)),
-            slow: None,
+            probability: Some(beyond_drift.min(with_shared)),
+            ..TestResult::default()
         }
     }
 }
@@ -263,8 +309,7 @@ struct Comparison<'c, 'p> {
     a: &'c MergedSide<'p>,
     b: &'c MergedSide<'p>,
     has_steps: bool,
-    /// Whether both sides have enough runs to show how runs differ.
-    has_runs: bool,
+    limits: Limits,
     /// The streams of the first side that have another number on the second.
     renamed: HashMap<Stream, Stream>,
     /// The names of the classes of both sides.
@@ -307,24 +352,20 @@ impl Comparison<'_, '_> {
         usize::from(self.kind(pair).is_on_device())
     }
 
-    /// Counts changes as drift that few runs do not tell from what the machine did: waits for a device whose work or host drifted, and
+    /// Counts changes as drift that few runs cannot distinguish from the machine's load: waits for a device whose work or host drifted, and
     /// the host's classes if they scatter widely.
-    fn share_drift(
-        &self,
-        pairs: &[ClassPair],
-        results: &mut [TestResult],
-        host: Drift,
-        devices: Drift,
-        threshold: f64,
-    ) {
+    fn demote_doubtful(&self, pairs: &[ClassPair], results: &mut [TestResult], host: Drift, devices: Drift) {
         // A wait ends with the device's work, and begins when the host is done.
-        let has_drift = [host, devices].iter().any(|drift| drift.change_percent().abs() >= threshold);
+        let has_drift = [host, devices].iter().any(|drift| self.limits.are_reached(drift.change_percent()));
         let is_doubtful = |pair: &ClassPair| {
             (has_drift && self.is_wait(pair)) || (host.is_wide && self.kind(pair) != ClassKind::Work)
         };
-        if !self.has_runs {
+        if !self.limits.has_enough_runs {
             let doubtful = pairs.iter().zip(results).filter(|(pair, _)| is_doubtful(pair));
-            doubtful.for_each(|(_, result)| result.share_drift());
+            doubtful.for_each(|(_, result)| {
+                result.demote_to_drift();
+                result.slow = None;
+            });
         }
     }
 
@@ -333,9 +374,11 @@ impl Comparison<'_, '_> {
         use ChangeVerdict as V;
         let is_slower = total.change_percent.is_some_and(|percent| percent > 0.0);
         let reasons = if is_slower { [V::Slower, V::New] } else { [V::Faster, V::Gone] };
-        let explains = |change: &ClassChange| change.kind == ClassKind::Work && reasons.contains(&change.verdict);
-        if !self.has_runs && !classes.iter().any(explains) {
-            total.share_drift();
+        let explains = |change: &ClassChange| {
+            change.kind == ClassKind::Work && !change.needs_runs && reasons.contains(&change.verdict)
+        };
+        if !self.limits.has_enough_runs && !classes.iter().any(explains) {
+            total.demote_to_drift();
         }
     }
 
@@ -378,10 +421,14 @@ impl Comparison<'_, '_> {
                 .collect();
             let exclusive = own.iter().filter(|(_, kind, ..)| *kind != ClassKind::DeviceAnnotation);
             let exclusive: Vec<_> = exclusive.map(|(_, kind, ratio, _)| (*kind, *ratio)).collect();
-            let drift = Drift::from_ratios(&exclusive, expected * self.run_share().sqrt()).of_runs(spread.freedom);
+            let drift =
+                Drift::from_ratios(&exclusive, expected * self.variance_factor().sqrt()).of_runs(spread.freedom);
+            // Where nothing drifted, both tests show the same: one costs less power.
+            let has_drift = self.limits.are_reached(drift.change_percent());
             for (at, _, own, values) in own {
-                let whole = self.has_runs.then(|| spread.with_shared(own, &values.runs));
-                let tested = TestedRatio { own, left: own.without_drift(&drift), whole };
+                let with_shared =
+                    (self.limits.has_enough_runs && has_drift).then(|| spread.with_shared(own, &values.runs));
+                let tested = TestedRatio { own, beyond_drift: Some(own.without_drift(&drift)), with_shared };
                 ratios.get_mut(at).into_iter().for_each(|ratio| *ratio = Some(tested));
             }
             drift
@@ -389,37 +436,46 @@ impl Comparison<'_, '_> {
         (ratios, drifts)
     }
 
-    /// Returns the ratio of the mean steps or traces.
+    /// Returns the ratio of the mean steps or traces. Enough runs show how it differs; of few runs, the drift does.
     fn total_ratio(&self, drift: Drift) -> Option<TestedRatio> {
         let values = [self.a, self.b].map(|side| side.estimate_total(self.has_steps));
         let own = RunSpread::new([&values].into_iter()).ratio(&values)?;
-        Some(TestedRatio { own, left: own.without_drift(&drift), whole: self.has_runs.then_some(own) })
+        let has_enough_runs = self.limits.has_enough_runs;
+        Some(TestedRatio {
+            own,
+            beyond_drift: (!has_enough_runs).then(|| own.without_drift(&drift)),
+            with_shared: has_enough_runs.then_some(own),
+        })
     }
 
     /// Returns the variance of a difference of two sides, in terms of that of two runs.
     #[expect(clippy::cast_precision_loss, reason = "a number of runs")]
-    fn run_share(&self) -> f64 {
+    fn variance_factor(&self) -> f64 {
         [self.a, self.b].iter().map(|side| 0.5 / side.runs().max(1) as f64).sum()
     }
 
-    /// Compares the shares of slow steps. Few runs do not tell slow steps of the host from the machine's load.
-    fn slow_steps(&self, pair: &ClassPair) -> Option<SlowSteps> {
-        let is_known = self.has_steps && (self.has_runs || self.kind(pair) == ClassKind::Work);
-        is_known.then(|| SlowSteps::new(&[self.a.step_series(&pair.a), self.b.step_series(&pair.b)]))?
+    /// Compares the shares of slow steps of all pairs. Few runs cannot distinguish slow steps of the host from the machine's load.
+    fn slow_steps(&self, pairs: &[ClassPair]) -> Vec<Option<SlowSteps>> {
+        let mut found = vec![None; pairs.len()];
+        for place in [0, 1] {
+            let is_tested = |pair: &ClassPair| {
+                let is_known = self.limits.has_enough_runs || self.kind(pair) == ClassKind::Work;
+                self.has_steps && is_known && self.place(pair) == place
+            };
+            let series = |pair: &ClassPair| [self.a.step_series(&pair.a), self.b.step_series(&pair.b)];
+            let of_place = SlowSteps::compare(pairs.iter().map(|pair| is_tested(pair).then(|| series(pair))));
+            found.iter_mut().zip(of_place).for_each(|(slot, slow)| *slot = slot.or(slow));
+        }
+        found
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a share")]
-    fn mean_change_percent(&self, a_ns: u64, b_ns: u64) -> f64 {
-        a_ns.abs_diff(b_ns) as f64 * 100.0 / a_ns.max(1) as f64
+    /// Compares the shares of slow steps themselves.
+    fn slow_steps_of_total(&self) -> Option<SlowSteps> {
+        let lengths = self.has_steps.then(|| [self.a.step_lengths(), self.b.step_lengths()]);
+        SlowSteps::compare([lengths].into_iter()).pop()?
     }
 
-    fn class_change(
-        &self,
-        pair: &ClassPair,
-        test: &TestResult,
-        values: &ClassValues,
-        threshold_percent: f64,
-    ) -> ClassChange {
+    fn class_change(&self, pair: &ClassPair, test: &TestResult, values: &ClassValues) -> ClassChange {
         // Trimmed means hide slow steps.
         let typical = |side| values.typical_ns(side).filter(|_| test.slow.is_none());
         let figures = |side: &MergedSide<'_>, list: &[u32], number| {
@@ -428,12 +484,13 @@ impl Comparison<'_, '_> {
         };
         let (a, b) = (figures(self.a, &pair.a, 0), figures(self.b, &pair.b, 1));
         let has_both = a.is_some() && b.is_some();
-        let mut moves = if has_both { self.moves(pair, threshold_percent) } else { Vec::new() };
-        let is_same_time =
-            |a: &ClassSide, b: &ClassSide| self.mean_change_percent(a.mean_ns, b.mean_ns) < threshold_percent;
+        let mut moves = if has_both { self.moves(pair) } else { Vec::new() };
+        let is_same_time = |a: &ClassSide, b: &ClassSide| !self.limits.are_reached_between(a.mean_ns, b.mean_ns);
+        let is_frequent = || self.is_frequent(self.b, &pair.b) || self.is_frequent(self.a, &pair.a);
+        let is_shown = || test.slow.is_some() || is_frequent();
         let verdict = match (&a, &b) {
-            (None, _) if test.slow.is_some() || self.is_frequent(self.b, &pair.b) => ChangeVerdict::New,
-            (_, None) if test.slow.is_some() || self.is_frequent(self.a, &pair.a) => ChangeVerdict::Gone,
+            (None, _) if is_shown() => ChangeVerdict::New,
+            (_, None) if is_shown() => ChangeVerdict::Gone,
             (None, _) | (_, None) => ChangeVerdict::TooFew,
             (Some(a), Some(b)) => match test.verdict {
                 Some(ChangeVerdict::Same) if !moves.is_empty() => ChangeVerdict::Moved,
@@ -443,6 +500,13 @@ impl Comparison<'_, '_> {
                 None if is_same_time(a, b) => ChangeVerdict::Same,
                 None => ChangeVerdict::TooFew,
             },
+        };
+        let needs_runs = match verdict {
+            ChangeVerdict::New | ChangeVerdict::Gone => test.needs_runs && !is_frequent(),
+            ChangeVerdict::Slower | ChangeVerdict::Faster => {
+                test.needs_runs || !(self.limits.has_enough_runs || self.kind(pair) == ClassKind::Work)
+            }
+            _ => false,
         };
         let slow = test.slow.filter(|_| has_both);
         moves.extend(slow.map(|SlowSteps { shares: [a, b], .. }| ClassMove::SlowSteps(a, b)));
@@ -455,6 +519,7 @@ impl Comparison<'_, '_> {
             b,
             matched: pair.matched,
             verdict,
+            needs_runs,
             change_percent: test.change_percent.filter(|_| has_both),
             probability: test.probability,
             moves,
@@ -477,13 +542,13 @@ impl Comparison<'_, '_> {
         if share == 0.0 { side.run_share(list) >= MOST_STEPS } else { share >= MOST_STEPS }
     }
 
-    fn moves(&self, pair: &ClassPair, threshold_percent: f64) -> Vec<ClassMove> {
+    fn moves(&self, pair: &ClassPair) -> Vec<ClassMove> {
         let mut moves = Vec::new();
         if pair.matched == MatchReason::Name {
             moves.extend(self.parent_move(pair));
             moves.extend(self.stream_move(pair));
         }
-        moves.extend(self.count_move(pair, threshold_percent));
+        moves.extend(self.count_move(pair));
         moves
     }
 
@@ -520,15 +585,15 @@ impl Comparison<'_, '_> {
     }
 
     /// Finds another number of events in a step, if the numbers of both sides do not overlap.
-    fn count_move(&self, pair: &ClassPair, threshold_percent: f64) -> Option<ClassMove> {
+    fn count_move(&self, pair: &ClassPair) -> Option<ClassMove> {
         if !self.has_steps {
             return None;
         }
         let counts = |side: &MergedSide<'_>, list: &[u32]| step_counts(&side.step_series(list));
         let ([low_a, a, high_a], [low_b, b, high_b]) = (counts(self.a, &pair.a)?, counts(self.b, &pair.b)?);
         let is_apart = high_a < low_b || high_b < low_a;
-        let exceeds = (b - a).abs() * 100.0 >= threshold_percent * a.max(1.0);
-        (is_apart && exceeds).then_some(ClassMove::Count(a, b))
+        let is_reached = self.limits.are_reached((b - a) * 100.0 / a.max(1.0));
+        (is_apart && is_reached).then_some(ClassMove::Count(a, b))
     }
 }
 
@@ -563,9 +628,10 @@ mod tests {
         };
         let mut alarms = 0;
         for _ in 0..30 {
-            let tests: Vec<_> =
-                (0..100).map(|_| RatioTest { ratio: None, slow: SlowSteps::new(&[steps(), steps()]) }).collect();
-            let (results, _) = test_all(&tests, &RatioTest::default(), 3.0);
+            let slow = SlowSteps::compare((0..100).map(|_| Some([steps(), steps()])));
+            let tests: Vec<_> = slow.into_iter().map(|slow| RatioTest { slow, ..RatioTest::default() }).collect();
+            let limits = Limits { threshold_percent: 3.0, has_enough_runs: false };
+            let (results, _) = test_all(&tests, &RatioTest::default(), limits);
             alarms += usize::from(results.iter().any(|result| result.verdict.is_some()));
         }
         assert!(alarms < 3, "{alarms} of 30");

@@ -120,14 +120,49 @@ fn few_slow_steps_that_change_the_mean_are_found() {
     let after = slow(|step| step % 7 == 0);
     let found = diff(&before, &after);
     assert!(found.slower().any(|change| change.name() == "kernel_12"), "{}", found.screen());
-    assert_eq!((found.total.verdict, found.total.slow_steps), (ChangeVerdict::Slower, Some([0.0, 0.15])));
-    assert!(found.screen().to_string().contains("kernel_12: slow in 0 % -> 15 % of steps"), "{}", found.screen());
-    assert!(!diff(&after, &before).is_slower());
+    assert_eq!((found.total.verdict, found.total.slow_steps), (ChangeVerdict::Drift, Some([0.0, 0.15])));
+    assert!(found.slower().all(|change| change.needs_runs) && found.is_slower_alike(), "one run a side: {found:?}");
+    let text = found.screen().to_string();
+    assert!(text.starts_with("The step changed by +") && text.contains(", through slow steps (0 % -> 15 %)"), "{text}");
+    assert!(text.contains("\nslower? ") && text.contains("kernel_12: slow in 0 % -> 15 % of steps"), "{text}");
+    let back = diff(&after, &before);
+    assert!(!back.is_slower() && !back.is_slower_alike());
     check_parts(&found);
+    for count in [3, 4] {
+        let several = Diff::between(&runs(&before, 1, count), &runs(&after, 10, count));
+        let kernel = several.slower().find(|change| change.name() == "kernel_12");
+        assert!(several.is_slower() && kernel.is_some_and(|change| !change.needs_runs), "{}", several.screen());
+        assert_eq!(several.total.verdict, ChangeVerdict::Slower, "{}", several.screen());
+    }
     // Two of a hundred may be chance; the output names them.
     let few = diff(&before, &slow(|step| step % 50 == 7));
     let text = few.screen().to_string();
     assert!(!few.is_slower() && text.lines().nth(1).unwrap().contains("through slow steps (0 % -> 2 %)"), "{text}");
+}
+
+#[test]
+fn slow_steps_of_some_runs_are_no_change() {
+    // Each run has its own shares of slow steps: most are small, and some large.
+    let differing = |random: &mut Random| {
+        let slow: [StepFilter; 5] =
+            [|_| false, |step| step % 20 == 3, |step| step % 9 == 1, |step| step % 4 == 2, |step| step % 5 > 1];
+        let mut factor = |kernel| {
+            let share = (random.uniform() * random.uniform() * slow.len() as f64) as usize;
+            (kernel, slow[share], 1.6)
+        };
+        let factors = ["kernel_3", "kernel_5", "kernel_7", "kernel_9", "kernel_11"].map(&mut factor);
+        Program { noise: 0.01, factors: factors.to_vec(), ..small() }
+    };
+    for runs in [[3, 3], [4, 4], [6, 1]] {
+        for pair in 0..6 {
+            let mut random = Random::new(pair + 1);
+            let mut side = |first: u64, count: u64| {
+                (first..first + count).map(|seed| differing(&mut random).profile(seed)).collect::<Vec<_>>()
+            };
+            let found = Diff::between(&side(pair * 100, runs[0]), &side(pair * 100 + 50, runs[1]));
+            assert!(!found.is_slower(), "{runs:?} {}", found.screen());
+        }
+    }
 }
 
 #[test]
@@ -220,10 +255,63 @@ fn ranks_with_other_work_hide_no_change() {
     let found = Diff::between(&side(1.0, 1), &side(1.3, 100));
     assert_eq!(changes(&found), ["slower kernel_5"], "{}", found.screen());
     assert!(found.is_slower());
-    // A rank that only one side has does not count.
-    let mut more = side(1.3, 100);
-    more.push(rank_profile(&Program { clock: 9.0, ..Program::model() }, 1, 7));
-    assert_eq!(changes(&Diff::between(&side(1.0, 1), &more)), ["slower kernel_5"]);
+}
+
+#[test]
+fn traces_that_take_no_part_are_named() {
+    let side = |first: u64| -> Vec<TraceProfile> {
+        (0..4)
+            .flat_map(|run| (0..2).map(move |rank| rank_profile(&small(), first + run * 2 + rank, rank as u64)))
+            .collect()
+    };
+    let (a, mut b) = (side(1), side(50));
+    let expected = Diff::between(&a, &b);
+    // A slow rank that only one side has, a run that lacks a rank, and a short run.
+    b.insert(3, rank_profile(&Program { speed: 9.0, ..small() }, 99, 7));
+    b.extend((0..2).map(|rank| rank_profile(&Program { speed: 9.0, steps: 3, ..small() }, 90 + rank, rank)));
+    b.push(rank_profile(&Program { speed: 9.0, ..small() }, 98, 1));
+    let found = Diff::between(&a, &b);
+    let left_out: Vec<_> =
+        found.b.left_out.iter().map(|left_out| (left_out.trace, left_out.rank, left_out.reason)).collect();
+    let expected_left_out = [
+        (3, Some(7), LeftOutReason::RankOfOneSide),
+        (11, Some(1), LeftOutReason::IncompleteRun),
+        (9, Some(0), LeftOutReason::FewSteps),
+        (10, Some(1), LeftOutReason::FewSteps),
+    ];
+    assert_eq!(left_out, expected_left_out);
+    assert_eq!((&found.total, &found.parts, &found.classes), (&expected.total, &expected.parts, &expected.classes));
+    let text = found.screen().to_string();
+    for line in [
+        "left out of B: trace 4 (A lacks rank 7)",
+        "left out of B: trace 12 (other runs have more ranks)",
+        "left out of B: traces 10, 11 (fewer than four steps)",
+    ] {
+        assert!(text.contains(line) && !text.contains("left out of A"), "{text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&found.to_json()).unwrap();
+    assert_eq!(json["b"]["left_out"][0], serde_json::json!({"trace": 4, "rank": 7, "reason": "rank_of_one_side"}));
+    assert_eq!((&json["b"]["traces"], &json["a"]["left_out"]), (&8.into(), &serde_json::json!([])));
+}
+
+#[test]
+fn short_ranks_of_one_run_have_no_steps() {
+    let side = |factor: f64, first: u64, ranks: u64| -> Vec<TraceProfile> {
+        let rank = |rank: u64| {
+            let mut program = Program { steps: 3, ..Program::model() };
+            program.ops = (0..10).flat_map(|_| program.ops.clone()).collect();
+            let slower =
+                program.ops.iter_mut().flat_map(|op| &mut op.kernels).filter(|kernel| kernel.name == "kernel_5");
+            slower.for_each(|kernel| kernel.ns *= factor);
+            rank_profile(&program, first + rank, rank)
+        };
+        (0..ranks).map(rank).collect()
+    };
+    for ranks in [1, 2] {
+        let found = Diff::between(&side(1.0, 1, ranks), &side(1.5, 50, ranks));
+        assert_eq!(found.unit, DiffUnit::Trace);
+        assert!(found.is_slower() && changes(&found) == ["slower kernel_5"], "{ranks}: {}", found.screen());
+    }
 }
 
 #[test]
