@@ -13,13 +13,15 @@ use std::process::ExitCode;
 /// matched by their place in a step, so a trace of candle can be compared with one of PyTorch. The change of the mean step is divided into
 /// parts of the critical path that add up to it exactly.
 ///
-/// A side is a trace, a folder of traces, or several of either. One run a side does not show how runs differ: changes that most
-/// operations share are then not reported as slower. With four or more runs a side they are. The first trace of each rank is the first run,
-/// the second the second, and so on. Of a few runs a side, all operations together show how runs differ.
+/// A side is a trace, a folder of traces, or several of either. The first trace of each rank is the first run, the second the second, and so on.
+/// Traces of ranks that the other side lacks, of runs that lack a rank, and of runs with few steps are left out and named.
 ///
-/// Exit status: 0 if nothing is slower, 1 if a trace was not read, 2 if the arguments are wrong, 3 if something is slower, 4 if the
-/// mean step or trace is slower in a way that fewer than four steps, or fewer than four runs a side, do not tell from chance, a clock or the
-/// machine's load.
+/// One run a side does not show how runs differ: changes that most operations share are then not reported as slower. With four or more runs a side
+/// they are. Of a few runs a side, the spread between runs is pooled over operations. A question mark, as in `slower?`, marks changes that a few
+/// runs cannot distinguish from the machine's load: of the host, and slow steps. Slow steps of device work need three runs a side.
+///
+/// Exit status: 0 if nothing is slower, 1 if a trace was not read, 2 if the arguments are wrong, 3 if something is slower, 4 if it is slower in a way
+/// that more runs would decide: with a question mark, alike, or in fewer than four steps.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto diff yesterday.pt.trace.json.gz today.pt.trace.json.gz\n  \
@@ -51,7 +53,7 @@ pub(crate) struct DiffArguments {
 /// The exit status if something is slower.
 const SLOWER: u8 = 3;
 
-/// The exit status if all is slower alike.
+/// The exit status if few runs or steps cannot decide whether the program is slower.
 const SLOWER_ALIKE: u8 = 4;
 
 /// The exit status for wrong arguments.

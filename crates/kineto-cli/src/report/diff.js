@@ -12,13 +12,26 @@ function signedPercent(value) {
 }
 
 function verdictOf(row) {
-  return make("span", { class: row.verdict === "slower" ? "tag" : null }, VERDICTS[row.verdict] ?? row.verdict);
+  return make("span", { class: row.verdict === "slower" ? "tag" : null }, verdictText(row));
+}
+
+// A question mark: a few runs cannot distinguish the change from the machine's load.
+function verdictText(row) {
+  return `${VERDICTS[row.verdict] ?? row.verdict}${row.needs_runs ? "?" : ""}`;
+}
+
+const LEFT_OUT = { rank_of_one_side: "ranks that the other side lacks", incomplete_run: "runs without all ranks", few_steps: "runs with fewer than four steps" };
+
+// Names the traces that take no part, by reason.
+function leftOutText(side) {
+  const reasons = Object.keys(LEFT_OUT).map((reason) => [reason, side.left_out.filter((row) => row.reason === reason).length]).filter(([, count]) => count > 0);
+  return reasons.map(([reason, count]) => `; ${plural(count, "trace")} left out: ${LEFT_OUT[reason]}`).join("");
 }
 
 function diffOf({ figures: diff, cut }, names) {
   const { total } = diff;
   const what = diff.per === "step" ? "mean step" : "mean trace";
-  const sides = ["a", "b"].map((side) => `${side.toUpperCase()}: ${names[side]} (${plural(diff[side].traces, "trace")}${diff[side].steps ? `, ${plural(diff[side].steps, "step")}` : ""})`);
+  const sides = ["a", "b"].map((side) => `${side.toUpperCase()}: ${names[side]} (${plural(diff[side].traces, "trace")}${diff[side].steps ? `, ${plural(diff[side].steps, "step")}` : ""}${leftOutText(diff[side])})`);
   const tiles = [["A", time(total.a), what], ["B", time(total.b), what], ["Change", signedPercent(total.change_pct), signedTime(total.change)], ["Verdict", VERDICTS[total.verdict] ?? total.verdict, `from ${diff.threshold_pct} % on, and more than the spread`]];
   return make("div", null,
     make("p", { class: "about" }, sides.map((side) => make("span", null, side))),
@@ -47,7 +60,7 @@ function changesOf(diff) {
   const columns = [
     { title: "name", name: true, value: (row) => row.name },
     { title: "kind", value: (row) => row.class ?? row.kind.replaceAll("_", " ") },
-    { title: "verdict", value: (row) => VERDICTS[row.verdict] ?? row.verdict, show: verdictOf },
+    { title: "verdict", value: verdictText, show: verdictOf },
     { title: "change", csv: "change_us", numeric: true, value: (row) => row.change, show: (row) => signedTime(row.change) },
     { title: "change [%]", csv: "change_pct", numeric: true, value: (row) => row.change_pct ?? NaN, show: (row) => signedPercent(row.change_pct) },
     mean("a"), mean("b"), calls("a"), calls("b"),

@@ -1,4 +1,4 @@
-//! What the spread of steps and files explains: a test of the difference of two means.
+//! What the spread of steps and runs explains: a test of the difference of two means.
 //!
 //! - Times have long tails: a first step that warms up, a neighbour on the machine. So means are trimmed by a fifth on both sides, and
 //!   two of them are compared by Yuen's form of Welch's test (Yuen 1974, "The two-sample trimmed t for unequal population variances").
@@ -60,13 +60,13 @@ impl Estimate {
         found
     }
 
-    /// Makes an estimate of which only the logarithm is known.
-    pub(super) fn from_log(log: f64) -> Estimate {
+    /// Makes an estimate of which only the logarithm and its variance are known.
+    pub(super) fn from_log(log: f64, variance: f64) -> Estimate {
         /// A mean far above 1 ns, below which `log` is 0.
         const UNIT: f64 = 1e6;
 
         let mean = UNIT * log.exp();
-        Estimate { mean, variance: 0.0, freedom: f64::INFINITY, low: mean, is_short: false }
+        Estimate { mean, variance: variance * mean.powi(2), freedom: f64::INFINITY, low: mean, is_short: false }
     }
 
     /// Returns the logarithm of the mean. Means below 1 ns count as 1 ns.

@@ -3,11 +3,10 @@
 //! The logarithm of a class's mean in a run is that of its side, plus what all classes of the run share (its clock, the load of the machine),
 //! plus the class's own deviation. Both sides have the same variances, so those of both sides are pooled:
 //!
-//! 1. The shared deviation of a run is the median over classes of what they differ from the mean of their side.
-//! 2. What is left of each class has its own variance. A few runs show it poorly.
-//! 3. So classes inform each other: each variance is drawn towards that of a typical class, which counts as if it were shown by so many more
-//!    runs as the variances of classes resemble each other (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential
-//!    expression in microarray experiments").
+//! 1. The shared deviation of a run is the median deviation of classes from the mean of their side.
+//! 2. The rest of each class has its own variance. A few runs show it poorly.
+//! 3. So classes inform each other: each variance is shrunk towards a typical one. The more alike the variances are, the stronger the shrinkage
+//!    (Smyth 2004, "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments").
 //!
 //! A change of one class is compared with its own variance, a change of all with the shared one. One run a side shows neither: then the spread
 //! of its steps decides, and that of classes (`Drift`).
@@ -33,7 +32,7 @@ pub(super) struct RunSpread {
 }
 
 impl RunSpread {
-    /// Estimates the spread that classes show. Few classes are each for themselves.
+    /// Estimates the spread that classes show. Fewer than [`MIN_CLASSES`] classes share nothing.
     pub(super) fn new<'v>(classes: impl Iterator<Item = &'v RunValues>) -> RunSpread {
         let classes: Vec<&RunValues> = classes.collect();
         let mut spread = RunSpread::default();
@@ -110,7 +109,7 @@ fn variance_factor(values: &RunValues) -> f64 {
     values.iter().map(|runs| 1.0 / runs.iter().flatten().count().max(1) as f64).sum()
 }
 
-/// Returns the median over classes of what they differ from their means, by run of a side.
+/// Returns the median deviation of classes from their means, by run of a side.
 fn shared_deviations<'v>(classes: impl Iterator<Item = &'v Vec<Option<Estimate>>>) -> Vec<f64> {
     let of_class = |runs: &Vec<Option<Estimate>>| {
         let known: Vec<f64> = runs.iter().flatten().map(Estimate::log).collect();
@@ -145,15 +144,16 @@ impl TypicalVariance {
         if found.len() < MIN_CLASSES {
             return TypicalVariance::default();
         }
-        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / found.len() as f64;
+        let count = found.len() as f64;
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / count;
         let logs: Vec<f64> = found.iter().map(|(variance, freedom)| variance.ln() - log_chi_mean(*freedom)).collect();
-        let center = mean(&mut logs.iter().copied());
-        let spread =
-            mean(&mut logs.iter().map(|log| (log - center).powi(2))) * found.len() as f64 / (found.len() - 1) as f64;
-        let by_chance = mean(&mut found.iter().map(|(_, freedom)| trigamma(freedom / 2.0)));
+        let center = mean(&logs);
+        let squares: Vec<f64> = logs.iter().map(|log| (log - center).powi(2)).collect();
+        let spread = mean(&squares) * count / (count - 1.0);
+        let by_chance: Vec<f64> = found.iter().map(|(_, freedom)| trigamma(freedom / 2.0)).collect();
         // The spread of few variances is not well known: the larger it may be, the less classes tell about each other.
-        let error = 2.0 * spread / (found.len() as f64).sqrt();
-        let excess = (spread - by_chance).max(0.0) + error;
+        let error = 2.0 * spread / count.sqrt();
+        let excess = (spread - mean(&by_chance)).max(0.0) + error;
         let freedom = (2.0 * inverse_trigamma(excess)).min(TypicalVariance::MAX_FREEDOM);
         TypicalVariance { variance: (center + log_chi_mean(freedom)).exp(), freedom }
     }

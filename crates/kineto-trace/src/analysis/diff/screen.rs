@@ -97,13 +97,19 @@ impl<'d> DiffScreen<'d> {
         self.write_mean_doubt(f)
     }
 
-    /// Writes that all changed alike if no change is listed, else that none explains the total surely; both may be a real change.
+    /// Writes that all changed alike if no change is listed, else that none is sure to explain the total. Both may be a real change.
     fn write_drift(&self, f: &mut Formatter<'_>, is_alike: bool) -> fmt::Result {
         let (diff, unit) = (self.diff, self.diff.unit.as_str());
         let percent = diff.total.change_percent.map_or_else(String::new, format_percent);
         if !is_alike || diff.total.slow_steps.is_some() {
             let slow = self.slow_steps();
-            writeln!(f, "The {unit} changed by {percent}{slow}, and no work of a device surely explains it.")?;
+            let has_doubtful_work = diff.changes().any(|change| change.kind == ClassKind::Work && change.needs_runs);
+            let cause = if has_doubtful_work {
+                "few runs cannot show whether work of a device explains it"
+            } else {
+                "no work of a device explains it"
+            };
+            writeln!(f, "The {unit} changed by {percent}{slow}, and {cause}.")?;
             self.write_place_drifts(f, "")?;
             return writeln!(f, "The machine's load, or the program: {}.", RECORD_MORE);
         }

@@ -130,8 +130,12 @@ impl SlowShare {
             found.independent += left;
             found.scaled += if binomial > 0.0 { left * (own - share).powi(2) / binomial } else { 0.0 };
             let odds = (own * number + 0.5) / ((1.0 - own) * number + 0.5);
-            for (of_runs, value) in found.of_runs.iter_mut().zip([own.sqrt().asin(), odds.ln()]) {
-                of_runs.push(Some(Estimate::from_log(value)));
+            // Runs that agree by chance are not more precise than their steps. Those of a run without slow steps show nothing of that.
+            let of_steps = if own > 0.0 { 0.25 / left } else { 0.0 };
+            for (of_runs, (value, variance)) in
+                found.of_runs.iter_mut().zip([(own.sqrt().asin(), of_steps), (odds.ln(), 0.0)])
+            {
+                of_runs.push(Some(Estimate::from_log(value, variance)));
             }
         }
         found
