@@ -110,7 +110,7 @@ impl<'d> DiffScreen<'d> {
                 "no work of a device explains it"
             };
             writeln!(f, "The {unit} changed by {percent}{slow}, and {cause}.")?;
-            self.write_place_drifts(f, "")?;
+            self.write_place_drifts(f, ".")?;
             return writeln!(f, "The machine's load, or the program: {}.", RECORD_MORE);
         }
         let drift = diff.host_drift_percent.abs().max(diff.device_drift_percent.abs());

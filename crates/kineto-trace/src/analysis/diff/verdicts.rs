@@ -255,6 +255,7 @@ impl TestedRatio {
     /// Decides what a change is: real if it exceeds the drift of its place, or what runs differ by.
     fn decide(&self, probabilities: Probabilities, limits: Limits) -> TestResult {
         let exceeds_drift = self.beyond_drift.is_some_and(|ratio| limits.are_reached_by(&ratio));
+        let is_explained = self.beyond_drift.is_some() && !exceeds_drift;
         let Probabilities { beyond_drift, with_shared, own, .. } = probabilities;
         let verdict = match () {
             () if !limits.are_reached_by(&self.own) => ChangeVerdict::Same,
@@ -264,7 +265,7 @@ impl TestedRatio {
                 direction(self.own.value)
             }
             // With enough runs, a change that the drift does not explain is what runs differ by.
-            () if own < FALSE_ALARM && (!limits.has_enough_runs || !exceeds_drift) => ChangeVerdict::Drift,
+            () if own < FALSE_ALARM && (!limits.has_enough_runs || is_explained) => ChangeVerdict::Drift,
             () => ChangeVerdict::Noise,
         };
         TestResult {
@@ -425,9 +426,11 @@ impl Comparison<'_, '_> {
                 Drift::from_ratios(&exclusive, expected * self.variance_factor().sqrt()).of_runs(spread.freedom);
             // Where nothing drifted, both tests show the same: one costs less power.
             let has_drift = self.limits.are_reached(drift.change_percent());
+            // Enough runs may contain too few with classes of this place.
+            let has_freedom = spread.freedom >= 2.0 * (MIN_VALUES - 1) as f64;
+            let shows_shared = self.limits.has_enough_runs && has_drift && has_freedom;
             for (at, _, own, values) in own {
-                let with_shared =
-                    (self.limits.has_enough_runs && has_drift).then(|| spread.with_shared(own, &values.runs));
+                let with_shared = shows_shared.then(|| spread.with_shared(own, &values.runs));
                 let tested = TestedRatio { own, beyond_drift: Some(own.without_drift(&drift)), with_shared };
                 ratios.get_mut(at).into_iter().for_each(|ratio| *ratio = Some(tested));
             }
@@ -614,6 +617,19 @@ fn moved_most(a: &HashMap<String, f64>, b: &HashMap<String, f64>) -> Option<(Str
 mod tests {
     use super::super::sides::StepSeries;
     use super::*;
+
+    #[test]
+    fn enough_runs_leave_no_drift_of_the_total() {
+        let own = LogRatio { value: 0.04, variance: 1e-4, freedom: 6.0, low: 0.04 };
+        let total = TestedRatio { own, beyond_drift: None, with_shared: Some(own) };
+        let limits = Limits { threshold_percent: 3.0, has_enough_runs: true };
+        let decide = |with_shared: f64| {
+            let probabilities =
+                Probabilities { with_shared, beyond_drift: 1.0, own: 0.005, ..Probabilities::default() };
+            total.decide(probabilities, limits).verdict
+        };
+        assert_eq!([0.015, 0.009].map(decide), [Some(ChangeVerdict::Noise), Some(ChangeVerdict::Slower)]);
+    }
 
     #[test]
     fn random_slow_steps_are_no_change() {

@@ -141,6 +141,22 @@ fn few_slow_steps_that_change_the_mean_are_found() {
 }
 
 #[test]
+fn kernels_of_one_run_show_no_spread_of_runs() {
+    let side = |clock: f64, first: u64| {
+        let traced = Program { clock, ..Program::model() };
+        let mut host = traced.clone();
+        host.ops.iter_mut().for_each(|op| op.kernels.clear());
+        let mut side = vec![traced.profile(first)];
+        side.extend(runs(&host, first + 1, 3));
+        side
+    };
+    let found = Diff::between(&side(1.0, 1), &side(1.06, 10));
+    let kernels: Vec<_> = found.classes.iter().filter(|change| change.kind == ClassKind::Work).collect();
+    assert!(kernels.len() == 12 && found.device_drift_percent > 5.0, "{found:?}");
+    assert!(kernels.iter().all(|change| !change.verdict.is_change()), "{}", found.screen().rows(20));
+}
+
+#[test]
 fn slow_steps_of_some_runs_are_no_change() {
     // Each run has its own shares of slow steps: most are small, and some large.
     let differing = |random: &mut Random| {
