@@ -57,7 +57,7 @@ fn recording_guard_writes_what_its_scope_records() {
 }
 
 #[test]
-fn recording_that_begins_while_another_is_written_has_its_own_file() {
+fn recording_during_a_write_has_its_own_file() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("app.json");
     with_profiler(&output, |profiler| {
