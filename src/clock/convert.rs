@@ -3,12 +3,13 @@
 use super::Anchor;
 use crate::encoding::{encoded, encoded_as};
 use crate::time::{Ticks, Timestamp};
+use kineto_trace::fallible::List;
 
 /// The converter of a trace: piecewise linear between the anchors, extrapolated after the last.
 ///
 /// If CLOCK_REALTIME and the monotonic clock differ between two anchors by more than the brackets and NTP's slewing allow,
 /// the clock that fits the counter's rate determines the slope. So a step of CLOCK_REALTIME, or a suspend, changes no
-/// duration.
+/// duration, unless the suspend resets the counter. A step is taken to happen at the anchor after it, and times repeat after a step back.
 #[derive(Clone, Debug)]
 pub(crate) struct Converter {
     pieces: Vec<Piece>,
@@ -24,10 +25,18 @@ struct Piece {
     ns_per_tick: u64,
 }
 
+/// Ticks that lie in one piece.
+struct PieceTicks<'c> {
+    piece: &'c Piece,
+    next: Option<&'c Piece>,
+    from: u64,
+    to: u64,
+}
+
 /// Converts ticks with a cache of the last piece: successive ticks usually lie in the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'c> {
-    pieces: &'c [Piece],
+    converter: &'c Converter,
     piece: Piece,
     /// The number of ticks for which the piece is valid; 0 before the first use.
     length: u64,
@@ -70,7 +79,7 @@ impl Converter {
         let mut slope = rate;
         for passed in AnchorInterval::from_anchors(&anchors, ticks) {
             let found = if passed.clocks_agree(rate) { Some(passed.unix) } else { passed.likeliest_duration(rate) };
-            converter.steps += u32::from(found != Some(passed.unix));
+            converter.steps += u32::from(found != Some(passed.unix) || passed.goes_back);
             slope = found.map_or(Some(rate), |ns| fixed_point_ratio(ns, passed.ticks)).unwrap_or(slope);
             converter.push_piece(passed.at, ticks(passed.at), slope);
         }
@@ -81,7 +90,7 @@ impl Converter {
     }
 
     fn push_piece(&mut self, at: &Anchor, from: Ticks, ns_per_tick: u64) {
-        self.error_ns = self.error_ns.max(ticks_to_nanos(at.error_ticks, ns_per_tick) + 1);
+        self.error_ns = self.error_ns.max(ticks_to_nanos(at.error_ticks, ns_per_tick).saturating_add(1));
         self.pieces.push(Piece { from: from.0, unix_ns: at.unix.as_nanos(), ns_per_tick });
     }
 
@@ -90,18 +99,93 @@ impl Converter {
         Cursor::new(self).timestamp_of(ticks)
     }
 
-    /// Returns the first tick at or after a time, between the anchors; if a step of the clock skips the time, the tick of the
-    /// step.
+    /// Returns the start and the end of a slice, whose duration is that of its ticks, also across a step of the clock.
+    pub(crate) fn slice_times(&self, start: Ticks, end: Ticks) -> (Timestamp, Timestamp) {
+        let at = self.timestamp_of(start);
+        if self.steps == 0 {
+            return (at, self.timestamp_of(end));
+        }
+        let crossed = self.pieces_between(start, end).filter_map(|ticks| ticks.step_within(end));
+        let (set_by, end) = (crossed.sum::<i128>(), self.timestamp_of(end));
+        let end = u64::try_from(i128::from(end.as_nanos()).saturating_sub(set_by)).unwrap_or(0);
+        (at, Timestamp::from_nanos(end).max(at))
+    }
+
+    /// Returns the stretches of time of stretches of ticks. If the clock was stepped, they are sorted and joined.
+    ///
+    /// The clock may have been stepped at any time between two anchors, so the ticks there have two stretches.
+    pub(crate) fn stretches_of(&self, all: &[(Ticks, Ticks)]) -> List<(Timestamp, Timestamp)> {
+        if self.steps == 0 {
+            return all.iter().map(|(start, end)| (self.timestamp_of(*start), self.timestamp_of(*end))).collect();
+        }
+        let mut stretches = List::new();
+        for PieceTicks { piece, next, from, to } in
+            all.iter().flat_map(|(start, end)| self.pieces_between(*start, *end))
+        {
+            stretches.push((piece.time_at(from), piece.time_at(to)));
+            let stepped = next.map(|next| Piece { ns_per_tick: piece.ns_per_tick, ..*next });
+            stretches.extend(stepped.map(|piece| (piece.time_at(from), piece.time_at(to))));
+        }
+        stretches.sort_unstable();
+        stretches.dedup_by(|next, last| {
+            let touches = next.0 <= last.1;
+            last.1 = if touches { last.1.max(next.1) } else { last.1 };
+            touches
+        });
+        stretches
+    }
+
+    /// Returns the earliest and the latest time of a stretch of ticks: all times of its records lie between them.
+    pub(crate) fn time_range(&self, start: Ticks, end: Ticks) -> (Timestamp, Timestamp) {
+        let stretches = self.stretches_of(&[(start, end)]);
+        let range = stretches.first().zip(stretches.last()).map(|(first, last)| (first.0, last.1));
+        range.unwrap_or_else(|| (self.timestamp_of(start), self.timestamp_of(end)))
+    }
+
+    /// Returns the earliest and the latest time of all anchors, if the clock was stepped between two of them.
+    pub(crate) fn stepped_range(&self) -> Option<(Timestamp, Timestamp)> {
+        let (first, last) = self.pieces.first().zip(self.pieces.last()).filter(|_| self.steps > 0)?;
+        Some(self.time_range(Ticks(first.from), Ticks(last.from)))
+    }
+
+    /// Returns whether times repeat, because the clock was set back.
+    pub(crate) fn repeats_times(&self) -> bool {
+        let is_back = |(piece, next): (&Piece, &Piece)| piece.time_at(next.from).as_nanos() > next.unix_ns;
+        self.steps > 0 && self.pieces.iter().zip(self.pieces.iter().skip(1)).any(is_back)
+    }
+
+    /// Returns the parts of a stretch of ticks that lie in each piece.
+    fn pieces_between(&self, start: Ticks, end: Ticks) -> impl Iterator<Item = PieceTicks<'_>> {
+        let first = self.piece_number(start);
+        let count = self.piece_number(end).saturating_sub(first) + 1;
+        self.pieces.iter().enumerate().skip(first).take(count).map(move |(number, piece)| {
+            let next = self.pieces.get(number + 1);
+            let from = if number == first { start.0 } else { piece.from };
+            PieceTicks { piece, next, from, to: next.map_or(end.0, |next| next.from.min(end.0)) }
+        })
+    }
+
+    /// Returns the number of the piece of a tick.
+    fn piece_number(&self, ticks: Ticks) -> usize {
+        self.pieces.partition_point(|piece| piece.from <= ticks.0).saturating_sub(1)
+    }
+
+    /// Returns the first tick at or after a time, between the anchors: after the last step back that repeats the time. If a step
+    /// of the clock skips the time, returns the tick of the step.
     pub(crate) fn ticks_at(&self, at: Timestamp) -> Ticks {
         let ends = self.pieces.iter().skip(1).map(|next| next.from).chain([u64::MAX]);
-        let reached = |piece: &Piece| {
-            let left = at.as_nanos().saturating_sub(piece.unix_ns);
-            let ticks = (u128::from(left) << 32).div_ceil(u128::from(piece.ns_per_tick));
-            piece.from.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX))
-        };
-        let found =
-            self.pieces.iter().zip(ends).map(|(piece, end)| (reached(piece), end)).find(|(tick, end)| tick < end);
-        Ticks(found.map_or(u64::MAX, |(tick, _)| tick))
+        let reached = |piece: &Piece| piece.ticks_after(piece.from, at.as_nanos().saturating_sub(piece.unix_ns));
+        let all = self.pieces.iter().zip(ends).map(|(piece, end)| (piece, reached(piece), end));
+        let mut found = all.filter(|(_, tick, end)| tick < end);
+        let has_time = |(piece, _, end): &(&Piece, u64, u64)| piece.unix_ns <= at.as_nanos() && *end != u64::MAX;
+        let last = found.clone().filter(has_time).last();
+        Ticks(last.or_else(|| found.next()).map_or(u64::MAX, |(_, tick, _)| tick))
+    }
+
+    /// Returns the tick that many nanoseconds after another one, if the clock is not stepped meanwhile.
+    pub(crate) fn ticks_after(&self, from: Ticks, ns: u64) -> Ticks {
+        let piece = self.pieces.get(self.piece_number(from));
+        piece.map_or(from, |piece| Ticks(piece.ticks_after(from.0, ns)))
     }
 
     /// Returns the largest error relative to CLOCK_REALTIME, in nanoseconds: half the widest bracket.
@@ -123,6 +207,8 @@ struct AnchorInterval<'a> {
     ticks: u64,
     /// The width of both brackets together, in ticks: the clocks may have been read that far apart.
     width: u64,
+    /// Whether CLOCK_REALTIME shows an earlier time at the end.
+    goes_back: bool,
 }
 
 impl<'a> AnchorInterval<'a> {
@@ -132,7 +218,8 @@ impl<'a> AnchorInterval<'a> {
             unix: next.unix.since(at.unix),
             monotonic: next.monotonic.0.saturating_sub(at.monotonic.0),
             ticks: ticks(next).0.saturating_sub(ticks(at).0),
-            width: 2 * (at.error_ticks + next.error_ticks),
+            width: at.error_ticks.saturating_add(next.error_ticks).saturating_mul(2),
+            goes_back: next.unix < at.unix,
         };
         anchors.iter().zip(anchors.iter().skip(1)).map(passed)
     }
@@ -143,7 +230,10 @@ impl<'a> AnchorInterval<'a> {
         let sum = |agreeing: Option<u64>| {
             let pieces = AnchorInterval::from_anchors(anchors, ticks)
                 .filter(|piece| agreeing.is_none_or(|rate| piece.clocks_agree(rate)));
-            let add = |(ns, ticks): (u64, u64), piece: AnchorInterval<'_>| (ns + piece.monotonic, ticks + piece.ticks);
+            // The anchors of a damaged file may have any times.
+            let add = |(ns, ticks): (u64, u64), piece: AnchorInterval<'_>| {
+                (ns.saturating_add(piece.monotonic), ticks.saturating_add(piece.ticks))
+            };
             let (ns, ticks) = pieces.fold((0, 0), add);
             fixed_point_ratio(ns, ticks)
         };
@@ -153,7 +243,7 @@ impl<'a> AnchorInterval<'a> {
 
     /// Returns the largest difference of two clocks: twice that of NTP, which slews by at most 500 ppm.
     fn tolerance(&self, rate: u64) -> u64 {
-        self.monotonic / 1000 + ticks_to_nanos(self.width, rate)
+        ticks_to_nanos(self.width, rate).saturating_add(self.monotonic / 1000)
     }
 
     /// Returns whether CLOCK_REALTIME and the monotonic clock agree: no step, no suspend.
@@ -165,14 +255,24 @@ impl<'a> AnchorInterval<'a> {
     /// running counter, the monotonic clock if CLOCK_REALTIME was stepped. `None` if neither fits.
     fn likeliest_duration(&self, rate: u64) -> Option<u64> {
         let expected = ticks_to_nanos(self.ticks, rate);
-        let fits = |ns: &u64| ns.abs_diff(expected) <= expected / 1000 + ticks_to_nanos(self.width, rate);
+        let tolerance = ticks_to_nanos(self.width, rate).saturating_add(expected / 1000);
+        let fits = |ns: &u64| ns.abs_diff(expected) <= tolerance;
         [self.unix, self.monotonic].into_iter().find(fits)
     }
 }
 
 impl<'c> Cursor<'c> {
     pub(crate) fn new(converter: &'c Converter) -> Cursor<'c> {
-        Cursor { pieces: &converter.pieces, piece: Piece { from: 0, unix_ns: 0, ns_per_tick: 0 }, length: 0 }
+        Cursor { converter, piece: Piece { from: 0, unix_ns: 0, ns_per_tick: 0 }, length: 0 }
+    }
+
+    /// Returns the same as [`Converter::slice_times`].
+    #[inline]
+    pub(crate) fn slice_times(&mut self, start: Ticks, end: Ticks) -> (Timestamp, Timestamp) {
+        match self.converter.steps {
+            0 => (self.timestamp_of(start), self.timestamp_of(end)),
+            _ => self.converter.slice_times(start, end),
+        }
     }
 
     /// Returns the same as [`Converter::timestamp_of`].
@@ -187,15 +287,42 @@ impl<'c> Cursor<'c> {
 
     #[cold]
     fn seek_piece(&mut self, ticks: Ticks) -> Timestamp {
-        let after = self.pieces.partition_point(|piece| piece.from <= ticks.0);
-        let Some(piece) = self.pieces.get(after.saturating_sub(1)) else { return Timestamp::default() };
-        if ticks.0 < piece.from {
-            let before = ticks_to_nanos(piece.from - ticks.0, piece.ns_per_tick);
-            return Timestamp::from_nanos(piece.unix_ns.saturating_sub(before));
+        let Converter { pieces, .. } = self.converter;
+        let number = self.converter.piece_number(ticks);
+        let Some(piece) = pieces.get(number) else { return Timestamp::default() };
+        if ticks.0 >= piece.from {
+            self.piece = *piece;
+            self.length = pieces.get(number + 1).map_or(u64::MAX, |next| next.from) - piece.from;
         }
-        self.piece = *piece;
-        self.length = self.pieces.get(after).map_or(u64::MAX, |next| next.from) - piece.from;
-        Timestamp::from_nanos(piece.unix_ns.saturating_add(ticks_to_nanos(ticks.0 - piece.from, piece.ns_per_tick)))
+        piece.time_at(ticks.0)
+    }
+}
+
+impl PieceTicks<'_> {
+    /// Returns by how many nanoseconds the clock was set at the end of the piece, if that is not after `end`.
+    fn step_within(&self, end: Ticks) -> Option<i128> {
+        let next = self.next.filter(|next| next.from <= end.0)?;
+        let set_by = i128::from(next.unix_ns) - i128::from(self.piece.time_at(next.from).as_nanos());
+        // The slope is rounded down.
+        let rounding = i128::from((next.from - self.piece.from) >> 32) + 1;
+        (!(0..=rounding).contains(&set_by)).then_some(set_by)
+    }
+}
+
+impl Piece {
+    /// Returns the first tick that many nanoseconds or more after another one.
+    fn ticks_after(&self, from: u64, ns: u64) -> u64 {
+        let ticks = (u128::from(ns) << 32).div_ceil(u128::from(self.ns_per_tick));
+        from.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the time of a tick, which may lie outside of the piece.
+    fn time_at(&self, ticks: u64) -> Timestamp {
+        let passed = ticks_to_nanos(ticks.abs_diff(self.from), self.ns_per_tick);
+        Timestamp::from_nanos(match ticks < self.from {
+            true => self.unix_ns.saturating_sub(passed),
+            false => self.unix_ns.saturating_add(passed),
+        })
     }
 }
 
@@ -374,7 +501,8 @@ mod tests {
     fn duration_tolerance_grows_with_the_duration() {
         let interval = |unix, monotonic| {
             let at = anchor(0, 0, 0);
-            AnchorInterval { at: &at, unix, monotonic, ticks: 1_000_000_000, width: 0 }.likeliest_duration(1 << 32)
+            AnchorInterval { at: &at, unix, monotonic, ticks: 1_000_000_000, width: 0, goes_back: false }
+                .likeliest_duration(1 << 32)
         };
         assert_eq!(interval(1_000_900_000, 7), Some(1_000_900_000));
         assert_eq!(interval(1_001_100_000, 999_100_000), Some(999_100_000));
@@ -387,6 +515,82 @@ mod tests {
         let c = converter(&anchors);
         let times: Vec<_> = (0..130_000_000u64).step_by(1009).map(|t| at(&c, t)).collect();
         assert!(times.is_sorted());
+    }
+
+    /// A counter of 3 GHz, and a clock that was set by so many seconds between the fifth second and the sixth.
+    fn set_clock(seconds: i64) -> Converter {
+        const SECOND: u64 = 1_000_000_000;
+        let unix = |at: u64| (1_000 + at).saturating_add_signed(if at > 5 { seconds } else { 0 });
+        converter(&(0..=10).map(|at| anchor(3 * at * SECOND, at * SECOND, unix(at) * SECOND)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn slice_over_a_step_has_the_duration_of_its_ticks() {
+        const SECOND: u64 = 3_000_000_000;
+        for seconds in [0, -2, -60, 60] {
+            let c = set_clock(seconds);
+            for (from, to) in
+                [(1, 2), (4, 5), (5, 6), (4, 8), (6, 7), (0, 12)].map(|(a, b)| (a * SECOND + 3, b * SECOND + 6))
+            {
+                let (start, end) = c.slice_times(Ticks(from), Ticks(to));
+                assert_eq!(
+                    (start, end.since(start)),
+                    (c.timestamp_of(Ticks(from)), (to - from) / 3),
+                    "{seconds} {from}"
+                );
+                assert_eq!(Cursor::new(&c).slice_times(Ticks(from), Ticks(to)), (start, end));
+            }
+        }
+    }
+
+    #[test]
+    fn ticks_around_a_step_have_two_stretches_of_time() {
+        const SECOND: u64 = 3_000_000_000;
+        let stretches = |seconds, windows: &[(u64, u64)]| {
+            let windows: Vec<_> = windows.iter().map(|(a, b)| (Ticks(a * SECOND), Ticks(b * SECOND))).collect();
+            let stretches = set_clock(seconds).stretches_of(&windows);
+            stretches
+                .iter()
+                .map(|(start, end)| [start, end].map(|at| (at.as_nanos() + 5) / 1_000_000_000))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(stretches(0, &[(0, 4), (4, 10)]), [[1000, 1004], [1004, 1010]], "not joined");
+        assert_eq!(stretches(-60, &[(0, 10)]), [[945, 950], [1000, 1006]]);
+        assert_eq!(stretches(-2, &[(0, 10)]), [[1000, 1008]]);
+        assert_eq!(stretches(60, &[(0, 10)]), [[1000, 1006], [1065, 1070]]);
+        assert_eq!(stretches(-60, &[(0, 4), (8, 9)]), [[948, 949], [1000, 1004]]);
+        assert_eq!(stretches(-60, &[(4, 4), (12, 13)]), [[952, 953], [1004, 1004]]);
+        assert_eq!([0, 60, -2].map(|seconds| set_clock(seconds).repeats_times()), [false, false, true]);
+        assert_eq!([0, -60].map(|seconds| set_clock(seconds).stepped_range().is_some()), [false, true]);
+        let tick_of = |set_by, time: u64| set_clock(set_by).ticks_at(Timestamp::from_nanos(time * 1_000_000_000)).0;
+        assert_eq!([tick_of(-2, 1005), tick_of(-60, 1005), tick_of(-60, 947)], [7, 5, 7].map(|at| at * SECOND));
+        let after = set_clock(-60).ticks_after(Ticks(11 * SECOND), 1_000_000_000);
+        assert!((0..=1).contains(&(after.0 - 12 * SECOND)), "{after:?}");
+    }
+
+    #[test]
+    fn any_anchors_of_a_file_are_accepted() {
+        let numbers = [0, 1, 7, 1 << 40, u64::MAX];
+        let anchors = (0..625).map(|number| {
+            let [counter, monotonic, unix, error_ticks] = [1, 5, 25, 125].map(|by| numbers[number / by % 5]);
+            Anchor {
+                counter: Ticks(counter),
+                monotonic: Ticks(monotonic),
+                unix: Timestamp::from_nanos(unix),
+                error_ticks,
+            }
+        });
+        let anchors: Vec<Anchor> = anchors.collect();
+        for by_counter in [false, true] {
+            for step in [1, 7, 31, 311] {
+                let c = Converter::of_other_process(anchors.iter().copied().step_by(step).collect(), by_counter);
+                for (from, to) in numbers.iter().flat_map(|from| numbers.map(|to| (Ticks(*from), Ticks(to)))) {
+                    let (start, end) = c.slice_times(from, to);
+                    assert!(start <= end || from > to || c.clock_steps() == 0);
+                    assert!(c.stretches_of(&[(from, to), (to, from)]).is_sorted() || c.clock_steps() == 0);
+                }
+            }
+        }
     }
 
     #[test]
@@ -407,7 +611,7 @@ mod tests {
         assert_eq!(c.ticks_at(Timestamp::from_nanos(5 * second)), Ticks(1_000));
         assert_eq!(converter(&[]).ticks_at(Timestamp::default()), Ticks(u64::MAX));
         let back = converter(&[anchor(0, 0, 10 * second), anchor(second, second, 5 * second)]);
-        assert_eq!(back.ticks_at(Timestamp::from_nanos(10 * second + 7)), Ticks(7), "the first time that it is so");
+        assert_eq!(back.ticks_at(Timestamp::from_nanos(10 * second + 7)), Ticks(7));
         assert_eq!(back.ticks_at(Timestamp::from_nanos(11 * second)), Ticks(7 * second), "the step has skipped it");
     }
 

@@ -280,6 +280,15 @@ impl CollectorSet {
     }
 }
 
+impl Collection {
+    /// Extends the bounds of its timestamps to these times: CLOCK_REALTIME was set between them.
+    pub(crate) fn allow_times(&mut self, (first, last): (Timestamp, Timestamp)) {
+        let tolerance = self.clock.error_at_most_ns().saturating_add(CLOCK_TOLERANCE_NS);
+        self.since = self.since.min(Timestamp::from_nanos(first.as_nanos().saturating_sub(tolerance)));
+        self.latest = self.latest.max(Timestamp::from_nanos(last.as_nanos().saturating_add(tolerance)));
+    }
+}
+
 impl Drop for CollectorSet {
     fn drop(&mut self) {
         drop(self.stop_recordings(Timestamp::default(), Instant::now()));

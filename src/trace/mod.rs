@@ -153,12 +153,15 @@ pub struct TraceTrack {
 impl Trace {
     pub(crate) fn new(
         recorded: Recorded,
-        collections: Vec<Collection>,
+        mut collections: Vec<Collection>,
         own: Vec<Arc<CpuTrace>>,
         converter: Converter,
         metadata: Arc<TraceMetadata>,
         info: TraceInfo,
     ) -> Trace {
+        if let Some(range) = converter.stepped_range() {
+            collections.iter_mut().for_each(|collection| collection.allow_times(range));
+        }
         let (index, linked, related, requests, counts) = Default::default();
         let (violations, is_saved, unwritten, progress, is_violation_reported) = Default::default();
         let inner = Inner {
@@ -412,7 +415,7 @@ impl Trace {
         tracks.0
     }
 
-    /// Returns when the recording began and ended.
+    /// Returns when the recording began and ended; if the wall clock was set meanwhile, its earliest and its latest time.
     pub fn window(&self) -> (Timestamp, Timestamp) {
         self.walk().window()
     }
@@ -458,7 +461,8 @@ impl Trace {
             (slices, events) = (slices + counts.slices, events + counts.events);
             own_bytes += own.record_bytes();
         }
-        let (start, end) = self.window();
+        let (start, end) = self.inner.recorded.whole;
+        let (start, end) = self.inner.converter.slice_times(start, end);
         let collections = &self.inner.collections;
         TraceStats {
             slices,
@@ -500,7 +504,7 @@ impl Trace {
         if all.iter().all(|(_, stretches)| **stretches == [recorded.whole]) {
             return Vec::new();
         }
-        let at = |(start, end)| (converter.timestamp_of(start), converter.timestamp_of(end));
+        let at = |(start, end)| converter.slice_times(start, end);
         let time = |(name, stretches): (_, Vec<_>)| (name, stretches.into_iter().map(at).collect());
         all.into_iter().map(time).map(|(name, stretches)| RecordedTime { name, stretches }).collect()
     }
@@ -616,7 +620,7 @@ impl Trace {
         *self.inner.counts.get_or_init(|| {
             let mut none = Each(|_: &Activity<'_>| {});
             let counts = match (
-                self.inner.recorded.disorder || !self.inner.own.is_empty(),
+                self.inner.recorded.disorder || !self.inner.own.is_empty() || self.inner.converter.repeats_times(),
                 self.linked_collections().iter().any(LinkedCollection::may_overlap),
             ) {
                 (true, _) => self.walk().deliver_rows(&mut none),

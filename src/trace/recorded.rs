@@ -284,6 +284,14 @@ fn window_of_epoch(windows: &[Window], epoch: u64) -> Option<&Window> {
     windows.binary_search_by_key(&epoch, |window| window.epoch).ok().and_then(|place| windows.get(place))
 }
 
+#[cfg(test)]
+impl Recorded {
+    /// Adds a callsite of which nothing is known.
+    pub(crate) fn add_unknown_site(&mut self) {
+        self.sites.push(SiteDescription::unknown());
+    }
+}
+
 impl Drop for Recorded {
     fn drop(&mut self) {
         // Before its chunks are used again.

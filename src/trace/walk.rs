@@ -120,10 +120,10 @@ impl<'t> Walk<'t> {
         resolution_ns(base_time(start), end)
     }
 
-    /// Returns the start and end of the recording.
+    /// Returns the start and end of the recording: all times of its records lie between them.
     pub(crate) fn window(&self) -> (Timestamp, Timestamp) {
         let (start, end) = self.recorded.whole;
-        (self.converter.timestamp_of(start), self.converter.timestamp_of(end))
+        self.converter.time_range(start, end)
     }
 
     /// Returns the lanes of each thread id: the kernel reuses ids, and a pause gives a thread another lane.
@@ -222,7 +222,8 @@ impl<'t> Walk<'t> {
     fn async_track(&self, track: &AsyncTrack, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
         let AsyncTrack { span, start, end, polls, .. } = *track;
         let Some(site) = source.sites.get(polls.site as usize) else { return Ok(()) };
-        let busy = self.converter.timestamp_of(Ticks(polls.first.0 + polls.busy_ticks)).since(start);
+        let busy = Ticks(polls.first.0.saturating_add(polls.busy_ticks));
+        let busy = self.converter.slice_times(polls.first, busy).1.since(start);
         let figures = [
             ("request id", ArgValue::U64(track.request)),
             ("polls", ArgValue::U64(polls.polls)),

@@ -51,7 +51,7 @@ impl<'t> HostCalls<'t> {
             lists.extend(its.map(|left| CallList { collection, linked, left }));
         }
         let theirs = lists.iter().map(|list| list.collection.clock.error_ns()).max().unwrap_or(0);
-        HostCalls { lists, slack_ns: error_ns + theirs }
+        HostCalls { lists, slack_ns: error_ns.saturating_add(theirs) }
     }
 
     /// Returns the largest error between the times of calls and slices.

@@ -68,7 +68,7 @@ struct StreamMark {
 const NEVER: Timestamp = Timestamp::from_nanos(u64::MAX);
 
 /// Counts of records while linking.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct DeviceCounts {
     calls: u64,
     work: u64,
@@ -82,7 +82,7 @@ struct DeviceCounts {
     /// When the collector was started.
     since: Timestamp,
     /// The recorded time before it was cut to the requested one.
-    uncut: Option<(Timestamp, Timestamp)>,
+    uncut: Stretches,
 }
 
 impl DeviceCounts {
@@ -134,7 +134,7 @@ impl DeviceCounts {
 
     /// Returns whether a record lies in the time that was cut off.
     fn is_cut_off(&self, times: (Timestamp, Timestamp)) -> bool {
-        self.uncut.is_some_and(|uncut| overlaps_any(&[uncut], times))
+        overlaps_any(&self.uncut, times)
     }
 }
 
@@ -151,11 +151,10 @@ impl LinkedCollection {
     /// Links the collection of that number.
     pub(crate) fn new(collection: &Collection, number: usize, host: &HostRecords<'_>) -> LinkedCollection {
         let error = collection.clock.error_at_most_ns();
-        let (windows, reach) = windows_and_reach(collection, host.converter, error);
+        let windows = host.converter.stretches_of(&collection.windows);
+        let reach = widen_stretches(error, &windows);
         let threads = DeviceThreads::new(collection, host.recorded, host.converter);
-        let uncut = collection
-            .uncut_window
-            .map(|(start, end)| widen_stretch(error, [start, end].map(|at| host.converter.timestamp_of(at))));
+        let uncut = widen_stretches(error, &host.converter.stretches_of(collection.uncut_window.as_slice()));
         let mut counts = DeviceCounts { uncut, since: collection.since, ..DeviceCounts::default() };
         let records = CollectionRecords { collection, threads: &threads };
         let slack = error.saturating_add(host.converter.error_ns());
@@ -421,18 +420,13 @@ impl Collection {
 /// Stretches of time, in order.
 type Stretches = List<(Timestamp, Timestamp)>;
 
-/// Returns the windows of a collection, and the same widened by the error of its clock.
-fn windows_and_reach(collection: &Collection, converter: &Converter, error: u64) -> (Stretches, Stretches) {
-    let at = |ticks| converter.timestamp_of(ticks);
-    let windows: Stretches = collection.windows.iter().map(|(start, end)| (at(*start), at(*end))).collect();
-    let reach = windows.iter().map(|(start, end)| widen_stretch(error, [*start, *end])).collect();
-    (windows, reach)
-}
-
-/// Returns a stretch widened by the error of a clock.
-fn widen_stretch(error: u64, [start, end]: [Timestamp; 2]) -> (Timestamp, Timestamp) {
-    let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
-    (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
+/// Returns stretches widened by the error of a clock.
+fn widen_stretches(error: u64, stretches: &[(Timestamp, Timestamp)]) -> Stretches {
+    let widen = |(start, end): &(Timestamp, Timestamp)| {
+        let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
+        (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
+    };
+    stretches.iter().map(widen).collect()
 }
 
 /// Returns whether a stretch overlaps one of the windows. A program may pause at each step, so there may be many; they are
@@ -479,15 +473,12 @@ mod tests {
     #[test]
     fn records_ahead_of_a_window_are_not_counted_as_lost() {
         let stretch = |start, end| (Timestamp::from_nanos(start), Timestamp::from_nanos(end));
-        let mut counts = DeviceCounts {
-            uncut: Some(widen_stretch(5, [100, 900].map(Timestamp::from_nanos))),
-            ..DeviceCounts::default()
-        };
+        let mut counts = DeviceCounts { uncut: widen_stretches(5, &[stretch(100, 900)]), ..DeviceCounts::default() };
         for (start, end, out) in [(80, 94, 1), (80, 95, 1), (200, 300, 1), (905, 950, 1), (906, 950, 2)] {
             counts.count_outside(stretch(start, end));
             assert_eq!(counts.out_of_window, out, "{start} {end}");
         }
-        counts.uncut = None;
+        counts.uncut = Stretches::new();
         counts.count_outside(stretch(200, 300));
         assert_eq!(counts.out_of_window, 3);
     }

@@ -81,14 +81,14 @@ impl<'t> HostSpans<'t> {
             return Some(NEVER);
         }
         Some(recorded.window_around(&record).map_or(NEVER, |window| {
+            let (start, end, _) = index.slice_times(window, &record);
             if recorded.disorder {
                 // Its thread may not have noticed yet that another thread exited it.
-
-                let end = converter.timestamp_of(index.slice_times(window, &record).1).as_nanos();
+                let end = converter.time_range(start, end).1.as_nanos();
                 Timestamp::from_nanos(end.saturating_add(self.slack_ns))
             } else {
                 // Slices that are open during a pause are pushed again after it.
-                converter.timestamp_of(window.end)
+                converter.time_range(start, window.end.max(start)).1
             }
         }))
     }
@@ -98,18 +98,18 @@ impl<'t> HostSpans<'t> {
         let mut open: List<(Timestamp, u64)> = List::new();
         let mut next = times.next();
         // The callback never fails.
-        let _ = in_order(recorded, index, index.runs_of(thread), |window, record| {
+        let _ = in_order(recorded, index, converter, index.runs_of(thread), |window, record| {
             if record.head.tag != Tag::Slice {
                 return Ok(());
             }
             let (start, end, _) = index.slice_times(window, record);
-            let start = converter.timestamp_of(start);
+            let (start, end) = converter.slice_times(start, end);
             while let Some(at) = next.filter(|at| *at < start) {
                 answers.push(innermost_slice(&mut open, at));
                 next = times.next();
             }
             while open.pop_if(|(end, _)| *end <= start).is_some() {}
-            open.push((converter.timestamp_of(end), record.id()));
+            open.push((end, record.id()));
             Ok(())
         });
         answers.extend(next.into_iter().chain(times).map(|at| innermost_slice(&mut open, at)));

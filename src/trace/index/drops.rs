@@ -219,8 +219,8 @@ impl<'r> Drops<'r> {
             }
         }
         let is_short = |last: &Entered| {
-            let end = last.end_ticks(ends).map(|end| converter.timestamp_of(end));
-            end.is_some_and(|end| end.since(converter.timestamp_of(last.start)) < LONGEST_NS)
+            let times = last.end_ticks(ends).map(|end| converter.slice_times(last.start, end));
+            times.is_some_and(|(start, end)| end.since(start) < LONGEST_NS)
         };
         let ends_empty = |span: &&Span| span.is_closed && !span.last.is_function_call && span.last.records == 0;
         let mut spans: List<&Span> =

@@ -343,7 +343,10 @@ impl Index {
         if follows.is_empty() {
             return;
         }
-        let is_short = |start, end| converter.timestamp_of(end).since(converter.timestamp_of(start)) < 1000;
+        let is_short = |start, end| {
+            let (start, end) = converter.slice_times(start, end);
+            end.since(start) < 1000
+        };
         let mut firsts: Map<u64, Option<(bool, Ticks, u64)>> = follows.iter().map(|(span, _)| (*span, None)).collect();
         self.for_each_slice(recorded, |record, start, end| {
             if let Some(first) = firsts.get_mut(&record.span_id()) {

@@ -60,7 +60,7 @@ impl Requests {
         let to_row = |(span, track): (&u64, &Track)| {
             let until = if track.is_closed { None } else { window_end };
             let end = until.map_or(track.last, |until| until.max(track.last));
-            let (start, end) = (converter.timestamp_of(track.first), converter.timestamp_of(end));
+            let (start, end) = converter.slice_times(track.first, end);
             AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, polls: *track }
         };
         let mut tracks: List<AsyncTrack> =

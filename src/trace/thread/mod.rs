@@ -14,7 +14,7 @@ use super::recorded::{Recorded, Window};
 use super::walk::{Walk, WalkCounts};
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::NAME_FIELD;
-use crate::clock::Cursor;
+use crate::clock::{Converter, Cursor};
 use crate::fields::{Word, decode_values};
 use crate::time::{Ticks, Timestamp};
 use args::{EventArgs, FieldArgs, Source};
@@ -90,7 +90,8 @@ impl<'w> ThreadRows<'w> {
 
     /// Delivers the records of `runs`, merged with the calls.
     pub(super) fn deliver_runs(&mut self, runs: &[Run]) -> io::Result<()> {
-        in_order(self.walk.recorded, self.walk.index, runs, |window, record| match record.head.tag {
+        let Walk { recorded, index, converter, .. } = *self.walk;
+        in_order(recorded, index, converter, runs, |window, record| match record.head.tag {
             Tag::Slice => self.deliver_slice(window, record),
             Tag::Instant | Tag::Counter => self.deliver_event(record),
             Tag::Memory => self.deliver_memory(record),
@@ -155,8 +156,8 @@ impl<'w> ThreadRows<'w> {
         let Some(row) = source.sites.get(number) else { return Ok(()) };
         let (id, span) = (record.id(), record.span_id());
         let (start, end, finished) = walk.index.slice_times(window, record);
-        let start = self.clock.timestamp_of(start);
-        let end = self.clock.timestamp_of(end).max(start);
+        let (start, end) = self.clock.slice_times(start, end);
+        let end = end.max(start);
         if !walk.draws_polls(span) {
             return Ok(());
         }
@@ -252,8 +253,42 @@ impl<'w> ThreadRows<'w> {
     }
 }
 
-/// Calls `each` with all records of the runs of one thread, in the order of their start.
+/// Calls `each` with the records of the runs of one thread that become rows, in the order of their start.
 pub(super) fn in_order(
+    recorded: &Recorded,
+    index: &Index,
+    converter: &Converter,
+    runs: &[Run],
+    mut each: impl FnMut(&Window, &CommittedRecord<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    if !converter.repeats_times() {
+        return in_order_of_ticks(recorded, index, runs, each);
+    }
+    // By time, and then as before.
+    let mut records: List<(Option<Timestamp>, usize, u64)> = List::new();
+    in_order_of_ticks(recorded, index, runs, |window, record| {
+        let at = match record.head.tag {
+            Tag::Slice => Some(converter.timestamp_of(index.slice_times(window, record).0)),
+            Tag::Instant | Tag::Counter | Tag::Memory => Some(converter.timestamp_of(Ticks(record.words[0]))),
+            // It belongs to the slice that follows.
+            Tag::Stack | Tag::Counts => None,
+            _ => return Ok(()),
+        };
+        records.push((at, records.len(), record.id()));
+        Ok(())
+    })?;
+    let mut next = Some(Timestamp::from_nanos(u64::MAX));
+    for (at, ..) in records.iter_mut().rev() {
+        *at = at.or(next);
+        next = *at;
+    }
+    records.sort_unstable();
+    let found = records.iter().filter_map(|(.., id)| recorded.find_record(*id));
+    let mut with_window = found.filter_map(|record| Some((recorded.window_around(&record)?, record)));
+    with_window.try_for_each(|(window, record)| each(window, &record))
+}
+
+fn in_order_of_ticks(
     recorded: &Recorded,
     index: &Index,
     runs: &[Run],
