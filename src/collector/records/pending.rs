@@ -4,7 +4,7 @@ use super::arena::Arena;
 use super::collected::{ARENAS, Entry, Role, block_entries};
 use kineto_trace::fallible::{Map, Set, attempt};
 
-/// How long a record waits, in nanoseconds before the newest one of its arena.
+/// How long a record waits, in nanoseconds before the one of its role that was delivered last.
 const WAIT_NS: u64 = 60_000_000_000;
 /// How many calls later an external id still waits for its call, which other threads' calls may precede.
 const WAIT_CALLS: u64 = 1 << 16;
@@ -48,10 +48,11 @@ fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> Set<u64> {
         blocks.flat_map(move |block| block_entries(role.arena_index(), block))
     };
     let recent = |role: Role, is_wanted: fn(&Entry<'_>, u64) -> bool| {
-        let newest = entries(role).map(|entry| entry.end()).max().unwrap_or(0);
+        // Not the latest time: CLOCK_REALTIME may have been set back since.
+        let last = entries(role).map(|entry| entry.end()).filter(|end| *end != 0).last().unwrap_or(0);
         let is_recent = move |entry: &Entry<'_>| {
             entry.correlation_id() != 0
-                && entry.end().saturating_add(WAIT_NS) >= newest
+                && entry.end().saturating_add(WAIT_NS) >= last
                 && is_wanted(entry, last_call_before)
         };
         entries(role).filter(is_recent).map(|entry| entry.correlation_id()).collect::<Set<_>>()

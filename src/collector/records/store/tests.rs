@@ -326,6 +326,34 @@ fn launches_and_work_that_wait_stay_when_records_are_taken() {
 }
 
 #[test]
+fn launches_wait_for_work_when_the_clock_is_set_back() {
+    const SECOND: u64 = 1_000_000_000;
+    let (sink, _) = sink(1 << 20);
+    let launch = |correlation: u64, start| {
+        let (kind, shape, thread) = (ActivityType::CudaRuntime, &NoLayout, Thread::Id(1));
+        let (end, external, launches, words) = (start + 1, 0, true, &[][..]);
+        sink.record(|batch| {
+            let name = batch.name("cudaLaunchKernel");
+            batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+        });
+    };
+    let pending = || {
+        drop(sink.take_records());
+        let left = sink.store.state.lock().unwrap();
+        let calls = Arena::blocks(&left.arenas[0]).flat_map(|words| block_entries(0, words));
+        calls.map(|call| call.correlation_id()).collect::<Vec<_>>()
+    };
+    launch(1, 10_000 * SECOND);
+    launch(2, 10_061 * SECOND);
+    assert_eq!(pending(), [2], "the first has waited long enough");
+    launch(3, 9_000 * SECOND);
+    launch(4, 9_001 * SECOND);
+    assert_eq!(pending(), [2, 3, 4]);
+    launch(5, 9_062 * SECOND);
+    assert_eq!(pending(), [2, 5]);
+}
+
+#[test]
 fn external_ids_wait_for_their_calls() {
     const LATER: u64 = 1 << 17;
     let (sink, _) = sink(1 << 20);
