@@ -12,7 +12,7 @@ use crate::write::file::Destination;
 use crate::write::sink::Sinks;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// An accepted request.
 #[derive(Clone, Debug)]
@@ -30,27 +30,33 @@ pub(super) struct Job {
 /// When a part of the program's own recording begins and ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedPart {
-    begin: Arc<OnceLock<SystemTime>>,
+    /// The wall clock's time of the begin, and when it was set.
+    begin: Arc<OnceLock<(SystemTime, Instant)>>,
     end: Arc<OnceLock<SystemTime>>,
 }
 
 impl SharedPart {
     /// Returns the part between two times.
     pub(super) fn new(begin: SystemTime, end: SystemTime) -> SharedPart {
-        SharedPart { begin: Arc::new(begin.into()), end: Arc::new(end.into()) }
+        SharedPart { begin: Arc::new((begin, Instant::now()).into()), end: Arc::new(end.into()) }
     }
 
     fn begin(&self, at: SystemTime) {
-        self.begin.get_or_init(|| at);
+        self.begin.get_or_init(|| (at, Instant::now()));
     }
 
-    fn end(&self, at: SystemTime) {
-        self.end.get_or_init(|| at);
+    /// Ends the part now, unless the request gives the time.
+    fn end(&self, given: Option<SystemTime>) {
+        if let Some((begin, since)) = self.begin.get() {
+            // The wall clock may have been set since.
+            self.end.get_or_init(|| given.unwrap_or_else(|| *begin + since.elapsed()));
+        }
     }
 
-    /// Returns the times, if the part has begun.
+    /// Returns the times, if the part has begun; it ends now if it has not.
     fn times(&self) -> Option<(SystemTime, SystemTime)> {
-        self.begin.get().map(|begin| (*begin, *self.end.get_or_init(SystemTime::now)))
+        self.end(None);
+        self.begin.get().zip(self.end.get()).map(|((begin, _), end)| (*begin, *end))
     }
 }
 
@@ -99,7 +105,7 @@ impl Job {
     /// Stops recording at once. An error is reported when the file is saved.
     pub(super) fn halt(&self, session: &Session) {
         if self.request.kind == RequestKind::Trace {
-            self.part.end(self.plan.cut_times().map_or_else(SystemTime::now, |(_, end)| end));
+            self.part.end(self.plan.cut_times().map(|(_, end)| end));
             let _ = session.requests.halt(self.id);
         }
     }
@@ -157,5 +163,24 @@ impl Job {
     /// Returns the recording's settings, and a warning if it requests options that only the layer can enable.
     fn recording_settings(&self, session: &Session) -> (Config, Option<&'static str>) {
         session.settings.of_request(&self.request.asked, self.request.output.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_ends_after_its_begin_when_the_clock_is_set_back() {
+        let part = SharedPart::default();
+        part.end(None);
+        assert_eq!(part.times(), None, "it has not begun");
+        let ahead = SystemTime::now() + Duration::from_secs(3600);
+        part.begin(ahead);
+        part.end(None);
+        let (begin, end) = part.times().unwrap();
+        assert!(begin == ahead && end >= ahead, "{begin:?} {end:?}");
+        part.end(Some(ahead));
+        assert_eq!(part.times(), Some((begin, end)), "the first end counts");
     }
 }

@@ -31,11 +31,14 @@ impl WindowSet {
         WindowSet { extent: (start, end), gaps: Vec::new(), uncut_window: None, host, devices }
     }
 
-    /// Cuts the windows to two times, unless the recording began after the first of them.
+    /// Cuts the windows to two times, unless the recording began after the first of them. The second may be earlier: the clock
+    /// may have been set back in between.
     pub(crate) fn cut_to_times(mut self, times: Option<(SystemTime, SystemTime)>, converter: &Converter) -> WindowSet {
-        let is_in_time = |from: SystemTime| converter.timestamp_of(self.extent.0) <= from.into();
+        let (begin, _) = converter.time_range(self.extent.0, self.extent.1);
+        let is_in_time = |from: SystemTime| begin <= from.into();
         let Some((from, until)) = times.filter(|times| is_in_time(times.0)) else { return self };
-        self.cut_between(converter.ticks_at(from.into()), converter.ticks_at(until.into()));
+        let from = converter.ticks_at(from.into());
+        self.cut_between(from, converter.ticks_at(until.into()).max(from));
         self
     }
 
@@ -173,5 +176,6 @@ mod tests {
         let expected = (vec![(Ticks(201), Ticks(900), false)], devices, stretch(201, 900));
         assert_eq!(between(untouched, 200, 800), expected);
         assert_eq!(between(windows(150), 1000, 1100).2, stretch(1000, 1000), "snapshot before it began");
+        assert_eq!(between(windows(150), 500, 300).2, stretch(500, 500), "the clock was set back");
     }
 }
