@@ -290,7 +290,7 @@ impl LiveContents {
             windows.assign_device(at, collection);
             collection.latest = collection.latest.max(latest);
             let open = collection.windows.last_mut().filter(|window| window.1 >= last);
-            let latest = converter.ticks_at(latest);
+            let latest = converter.ticks_after(last, AHEAD_NS);
             if let Some(window) = open {
                 window.1 = latest;
             }
@@ -425,7 +425,9 @@ impl<'j> Entries<'j> {
         let most = all.len() * 2 + 1024;
         let mut list = Vec::new();
         for ((number, _), value) in all {
-            let Some(number) = usize::try_from(number).ok().filter(|number| *number < most) else {
+            // It may also have two of one number.
+            let free = list.len()..most;
+            let Some(number) = usize::try_from(number).ok().filter(|number| free.contains(number)) else {
                 *damaged += 1;
                 continue;
             };
@@ -449,4 +451,26 @@ fn last_time(part: &RecordedPart) -> Option<Ticks> {
         }
     };
     part.records().records_from(0).map(time_of).max().map(Ticks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kineto_trace::fallible::List;
+
+    #[test]
+    fn second_entry_of_a_number_is_damaged() {
+        let mut body = List::new();
+        7_u64.encode(&mut body);
+        let first = (body.len() as u64) << 32 | JournalKind::Site as u64;
+        let entry = |key: (u64, u64)| {
+            let words = [first, key.0, key.1].into_iter().flat_map(u64::to_le_bytes);
+            words.chain(body.iter().copied()).collect::<Vec<u8>>()
+        };
+        let journal: Vec<u8> = [(0, 0), (2, 0), (2, 1), (3, 0)].into_iter().flat_map(entry).collect();
+        let mut damaged = 0;
+        let list = Entries::new(&journal).list::<u64>(JournalKind::Site, &mut damaged, || 0);
+        // The one without an entry, and the second of number 2.
+        assert_eq!((list, damaged), (vec![7, 0, 7, 7], 2));
+    }
 }
