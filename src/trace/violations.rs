@@ -2,6 +2,7 @@
 
 use super::Trace;
 use super::index::Index;
+use super::recorded::Window;
 use crate::buffer::Loss;
 use crate::encoding::encoded;
 use crate::error::{Error, ErrorKind};
@@ -105,7 +106,7 @@ impl Trace {
                 if *strange > 0 {
                     add("records belong to known threads and callsites", &format!("{strange} do not, and are omitted"));
                 }
-                if !inner.recorded.windows.is_sorted_by(|one, next| one.end <= next.start) {
+                if !are_in_order(&inner.recorded.windows) {
                     add("the windows between pauses are in order", "the processor's counter went backwards");
                 }
                 for (collection, linked) in inner.collections.iter().zip(self.linked_collections()) {
@@ -144,9 +145,25 @@ impl Trace {
     }
 }
 
+/// Returns whether windows end before the next ones begin. A suspend may reset the processor's counter.
+fn are_in_order(windows: &[Window]) -> bool {
+    windows.is_sorted_by(|one, next| one.end <= next.start) && windows.iter().all(|window| window.start <= window.end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Ticks;
+
+    #[test]
+    fn reset_of_the_counter_is_a_violation() {
+        let windows = |times: &[(u64, u64)]| {
+            let window = |(start, end): &(u64, u64)| Window::new(1, Ticks(*start), Ticks(*end));
+            times.iter().map(window).collect::<Vec<_>>()
+        };
+        let in_order = [&[(10, 20), (20, 30)][..], &[(10, 20), (5, 30)], &[(10, 5)]];
+        assert_eq!(in_order.map(|times| are_in_order(&windows(times))), [true, false, false]);
+    }
 
     #[test]
     fn violations_are_counted_and_limited() {
