@@ -17,6 +17,76 @@ fn summary_starts_with_the_answer() {
     assert!(out.contains("gemm") && out.contains("cudaLaunchKernel") && !out.contains('\u{1b}'), "{out}");
 }
 
+/// A file as tracing-chrome writes it, in its default style (B and E) and in its style `Async` (b and e).
+fn tracing_chrome_files(folder: &std::path::Path) -> [String; 2] {
+    [("B", "E"), ("b", "e")].map(|(begin, end)| {
+        let row = |ph: &str, name: &str, ts: f64| {
+            let rest = r#""cat":"app::server","pid":1,"tid":0,".file":"src/main.rs",".line":7,"id":1"#;
+            format!(r#"{{"ph":"{ph}","name":"{name}","ts":{ts},{rest}}}"#)
+        };
+        let rows = [
+            r#"{"ph":"M","pid":1,"name":"thread_name","tid":0,"args":{"name":"main"}}"#.to_owned(),
+            row(begin, "request", 0.0),
+            row(begin, "parse", 10.5),
+            row(end, "parse", 30.5),
+            row(end, "request", 90.0),
+        ];
+        let path = folder.join(format!("{begin}.json"));
+        std::fs::write(&path, format!("[\n{}\n]", rows.join(",\n"))).unwrap();
+        path.to_str().unwrap().to_owned()
+    })
+}
+
+#[test]
+fn spans_of_tracing_chrome_are_operations() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    std::fs::write(&rules, "[[rule]]\nfigure = \"duration.max\"\nof = \"parse\"\nmax = \"19 us\"\n").unwrap();
+    let files = tracing_chrome_files(folder.path());
+    for path in &files {
+        let (out, errors, status) = run(&["summary", path]);
+        assert_eq!((errors.as_str(), status), ("", Some(0)), "{out}");
+        assert!(out.contains("90.000us   2 slices\n") && out.contains("Operations, by self time"), "{out}");
+        let cells = |name: &str| {
+            let line = out.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_else(|| panic!("{out}"));
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(cells("request"), ["request", "70.000us", "90.000us", "90.000us", "1"]);
+        assert_eq!(cells("parse"), ["parse", "20.000us", "20.000us", "20.000us", "1"]);
+        let (out, _, status) = run(&["check", rules.to_str().unwrap(), path]);
+        assert!(status == Some(3) && out.contains("found 20 us; of 1 span"), "{out}");
+        assert_eq!(run(&["stacks", path]).0, "request 70\nrequest;parse 20\n");
+        let (out, _, _) = run(&["path", path]);
+        assert!(out.contains("host 100.0 %"), "{out}");
+        let page = folder.path().join("page.html");
+        let (_, errors, status) = run(&["report", path, "-o", page.to_str().unwrap()]);
+        assert_eq!((errors.as_str(), status), ("", Some(0)));
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(r#""name":"request""#), "no operation in the page");
+    }
+    let slow = std::fs::read_to_string(&files[0]).unwrap().replace("\"ts\":30.5", "\"ts\":70.5");
+    let slow_path = folder.path().join("slow.json");
+    std::fs::write(&slow_path, slow).unwrap();
+    let (out, _, _) = run(&["diff", &files[0], slow_path.to_str().unwrap(), "--rows", "5"]);
+    assert!(out.contains("parse"), "{out}");
+}
+
+#[test]
+fn slices_in_no_table_are_counted() {
+    let (folder, whole, _) = traces();
+    let text = std::fs::read_to_string(whole).unwrap();
+    let mixed = folder.path().join("mixed.json");
+    let other = r#"[{"ph":"X","cat":"blink","name":"paint","pid":1,"tid":9,"ts":1,"dur":1},"#;
+    std::fs::write(&mixed, text.replacen('[', other, 1)).unwrap();
+    let (out, _, _) = run(&["summary", mixed.to_str().unwrap()]);
+    let line = "not in the tables: 1 slice of unknown categories (blink); kineto convert makes operations of them\n";
+    assert!(out.contains(line) && !out.contains("paint"), "{out}");
+    let converted = folder.path().join("converted.json");
+    run(&["convert", mixed.to_str().unwrap(), "-o", converted.to_str().unwrap()]);
+    let (out, _, _) = run(&["summary", converted.to_str().unwrap()]);
+    assert!(!out.contains("not in the tables") && out.contains("paint"), "{out}");
+}
+
 #[test]
 fn json_is_one_line_for_each_trace() {
     let (_folder, whole, _) = traces();

@@ -123,7 +123,7 @@ impl Events {
         self.file.is_perfetto
     }
 
-    /// Returns the slices that overlap the slices around them, in order of their start.
+    /// Returns the slices that overlap the slices around them, in order of their start. Viewers accept overlaps of asynchronous slices.
     fn overlapping_slices(&self) -> Vec<Event<'_>> {
         let mut open: Vec<Vec<Timestamp>> = vec![Vec::new(); self.tracks.len()];
         let overlaps = |slice: &Event<'_>| {
@@ -135,7 +135,7 @@ impl Events {
             }
             overlaps
         };
-        self.iter().filter(Event::is_slice).filter(overlaps).collect()
+        self.iter().filter(|event| event.is_slice() && !event.track().is_async).filter(overlaps).collect()
     }
 
     /// Returns whether HTA's search for the rank fails.
@@ -208,5 +208,10 @@ mod tests {
         assert_eq!(problems(&[], "", &nested), []);
         let crossing = [(20, 50), (30, 60), (35, 55), (40, 45)].map(|(start, end)| slice(start, end)).concat();
         assert_eq!(problems(&[], "", &crossing), [(OVERLAP.problem, 2, Some(3))]);
+        let row = |ph: &str, name: &str, ts: u32| {
+            format!(r#",{{"ph":"{ph}","cat":"app","name":"{name}","pid":1,"tid":2,"id":1,"ts":{ts}}}"#)
+        };
+        let concurrent = [("b", "a", 20), ("b", "b", 30), ("e", "a", 40), ("e", "b", 50)];
+        assert_eq!(problems(&[], "", &concurrent.map(|(ph, name, ts)| row(ph, name, ts)).concat()), []);
     }
 }

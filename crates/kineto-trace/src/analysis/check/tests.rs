@@ -326,7 +326,7 @@ fn losses_and_notes_are_causes() {
     let whole = trace(ROWS, r#""tracing_kineto": {"losses": {}},"#);
     assert!(Rules::new().no_losses().no_notes().check(&whole).holds());
     assert_eq!(check(&sample(), Rule::new(Figure::Losses).at_most(Quantity::Count(0))).status, RuleStatus::Unmatched);
-    let text = r#"[{"ph":"X","name":"a","ts":1,"dur":-1,"pid":1,"tid":1},{"ph":"b","id":"1","cat":"a","name":"a","ts":1,"pid":1,"tid":1}]"#;
+    let text = r#"[{"ph":"X","name":"a","ts":1,"dur":-1,"pid":1,"tid":1},{"ph":"b","id":"1","cat":"async","name":"a","ts":1,"pid":1,"tid":1}]"#;
     let noted = Events::from_reader(text.as_bytes()).unwrap();
     assert_limits(&noted, &Rule::new(Figure::Notes), Quantity::Count(1));
     assert_limits(&noted, &Rule::new(Figure::Notes).of("*"), Quantity::Count(2));

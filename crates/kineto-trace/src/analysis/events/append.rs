@@ -2,7 +2,7 @@
 
 use super::builder::{Builder, SliceEnd};
 use super::strings::StringId;
-use super::{EventRow, Events};
+use super::{EventRow, EventTrack, Events};
 
 /// Maps ids of an appended part to those of the builder.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Builder {
         let Events { strings, tracks, processes, arguments, notes, .. } = part.events;
         let ids = AppendedIds {
             strings: self.events.strings.intern_all(&strings),
-            tracks: tracks.into_iter().map(|track| self.track_number(track.process, track.thread)).collect(),
+            tracks: tracks.into_iter().map(|track| self.append_track(track)).collect(),
             processes: processes.into_iter().map(|process| self.process_number(process.id)).collect(),
         };
         let first = self.events.arguments.append(&arguments, &ids.strings);
@@ -55,6 +55,7 @@ impl Builder {
         self.events.notes.add_all(&notes);
         self.ends.extend(part.ends.into_iter().map(|end| SliceEnd {
             track: ids.track(end.track),
+            pairing: (ids.string(end.pairing.0), ids.string(end.pairing.1)),
             place: rows + end.place,
             arguments: end.arguments.moved_by(first),
             ..end
@@ -62,5 +63,13 @@ impl Builder {
         self.arrows.append(part.arrows, rows, &ids);
         self.async_spans.extend(part.async_spans);
         Some(ids)
+    }
+
+    fn append_track(&mut self, track: EventTrack) -> u32 {
+        let number = self.track_number(track.process, track.thread);
+        if track.is_async {
+            self.mark_async(number);
+        }
+        number
     }
 }

@@ -60,11 +60,15 @@ pub(crate) struct EventDraft {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SliceEnd {
     pub(super) track: u32,
+    pub(super) pairing: Pairing,
     pub(super) at: Timestamp,
     /// The number of events before it.
     pub(super) place: usize,
     pub(super) arguments: ArgumentRange,
 }
+
+/// The name and category that the begin of an asynchronous slice shares with its end; both are empty for other slices.
+pub(super) type Pairing = (StringId, StringId);
 
 /// The number of tracks that are found without a search.
 const RECENT: usize = 8;
@@ -130,7 +134,17 @@ impl Builder {
 
     /// Ends the open slice that began last on a track.
     pub(crate) fn end_slice(&mut self, track: u32, at: i64, arguments: ArgumentRange) {
-        self.ends.push(SliceEnd { track, at: relative_timestamp(at), place: self.events.rows.len(), arguments });
+        self.push_end(track, Pairing::default(), at, arguments);
+    }
+
+    /// Ends the open slice of this name and category that began last on the track of an asynchronous id.
+    pub(crate) fn end_async_slice(&mut self, track: u32, pairing: Pairing, at: i64, arguments: ArgumentRange) {
+        self.push_end(track, pairing, at, arguments);
+    }
+
+    fn push_end(&mut self, track: u32, pairing: Pairing, at: i64, arguments: ArgumentRange) {
+        let (at, place) = (relative_timestamp(at), self.events.rows.len());
+        self.ends.push(SliceEnd { track, pairing, at, place, arguments });
     }
 
     /// Adds one end of an arrow; it belongs to the last event if that covers its place.
@@ -170,12 +184,26 @@ impl Builder {
         track
     }
 
+    /// Returns the number of the track of the slices that share an asynchronous id, and adds it if it is missing.
+    pub(crate) fn async_track(&mut self, process: TrackId, id: &str) -> u32 {
+        let track = self.track_number(process, TrackId::Name(format!("async {id}")));
+        self.mark_async(track);
+        track
+    }
+
+    pub(super) fn mark_async(&mut self, track: u32) {
+        if let Some(track) = self.events.tracks.get_mut(track as usize) {
+            track.is_async = true;
+        }
+    }
+
     /// Returns the number of a track, and adds it if it is missing.
     pub(crate) fn track_number(&mut self, process: TrackId, thread: TrackId) -> u32 {
         let tracks = &mut self.events.tracks;
         *self.tracks.entry((process, thread)).or_insert_with_key(|(process, thread)| {
             let number = u32::try_from(tracks.len()).unwrap_or(u32::MAX);
-            tracks.push(EventTrack { process: process.clone(), thread: thread.clone(), name: String::new() });
+            let (process, thread) = (process.clone(), thread.clone());
+            tracks.push(EventTrack { process, thread, name: String::new(), is_async: false });
             number
         })
     }
@@ -222,9 +250,8 @@ impl Builder {
     /// Returns the sorted events. `base` is the origin of all times and of the window, in nanoseconds since the Unix
     /// epoch.
     pub(crate) fn finish(mut self, base: i64, window: (Option<i64>, Option<i64>)) -> Events {
-        let last = self.events.rows.iter().filter(|row| row.end != OPEN).map(|row| row.end).max();
-        let last = window.1.map(relative_timestamp).or(last);
-        self.close_slices(last);
+        self.close_slices(window.1.map(relative_timestamp));
+        self.take_foreign_slices_as_ops();
         let early = self.events.rows.iter_mut().map(|row| row.rebase_times(base)).filter(|early| *early).count();
         self.events.notes.add(Note::BeforeEpoch, early as u64);
         self.arrows.rebase_times(base);
@@ -246,19 +273,34 @@ impl Builder {
         self.events.header.push((key, json));
     }
 
-    /// Matches separate begins and ends: each end closes the slice on its track that began last.
+    /// Makes operations of all slices if the file has no slice of a type that Kineto knows: another tool wrote it, whose
+    /// categories are its own, such as the module paths of tracing-chrome.
+    fn take_foreign_slices_as_ops(&mut self) {
+        let slices = || self.events.rows.iter().filter(|row| row.phase == Phase::Slice);
+        if slices().any(|row| row.kind.is_some()) {
+            return;
+        }
+        for row in self.events.rows.iter_mut().filter(|row| row.phase == Phase::Slice) {
+            row.kind = Some(ActivityType::CpuOp);
+        }
+    }
+
+    /// Matches separate begins and ends: each end closes the slice on its track that began last; on an asynchronous track,
+    /// the one of its name and category that did.
     pub(crate) fn close_slices(&mut self, last: Option<Timestamp>) {
         let (rows, ends) = (&mut self.events.rows, std::mem::take(&mut self.ends));
         let begins = rows.iter().enumerate().filter(|(_, row)| row.end == OPEN);
+        let tracks = &self.events.tracks;
+        let is_async = |row: &EventRow| tracks.get(row.track as usize).is_some_and(|track| track.is_async);
+        let pairing = |row: &EventRow| if is_async(row) { (row.name, row.category) } else { Pairing::default() };
         // Sort by track and time; at equal times, keep the order of the file.
-        let mut all: Vec<(u32, Timestamp, usize, Option<ArgumentRange>)> =
-            begins.map(|(place, row)| (row.track, row.start, place, None)).collect();
-        all.extend(ends.iter().map(|end| (end.track, end.at, end.place, Some(end.arguments))));
-        all.sort_by_key(|(track, at, place, end)| (*track, *at, *place, end.is_none()));
-        let (mut open, mut on): (Vec<usize>, u32) = (Vec::new(), 0);
-        for (track, at, place, end) in all {
-            if track != on {
-                (on, open) = (track, Vec::new());
+        let mut all: Vec<_> = begins.map(|(place, row)| ((row.track, pairing(row)), row.start, place, None)).collect();
+        all.extend(ends.iter().map(|end| ((end.track, end.pairing), end.at, end.place, Some(end.arguments))));
+        all.sort_by_key(|(group, at, place, end)| (*group, *at, *place, end.is_none()));
+        let (mut open, mut current): (Vec<usize>, _) = (Vec::new(), (0, Pairing::default()));
+        for (group, at, place, end) in all {
+            if group != current {
+                (current, open) = (group, Vec::new());
             }
             match end {
                 None => open.push(place),
@@ -273,6 +315,8 @@ impl Builder {
                 },
             }
         }
+        let known = rows.iter().map(|row| if row.end == OPEN { row.start } else { row.end });
+        let last = last.or_else(|| known.chain(ends.iter().map(|end| end.at)).max());
         for row in rows.iter_mut().filter(|row| row.end == OPEN) {
             row.end = last.unwrap_or(row.start).max(row.start);
             self.events.notes.add(Note::BeginWithoutEnd, 1);

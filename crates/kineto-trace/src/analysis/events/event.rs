@@ -39,6 +39,8 @@ impl<'e> Event<'e> {
     }
 
     /// Returns its type; `None` if Kineto does not know it.
+    ///
+    /// If a file has no slice of a type that Kineto knows, as one of tracing-chrome, its slices are operations.
     pub fn kind(&self) -> Option<ActivityType> {
         self.row().kind
     }

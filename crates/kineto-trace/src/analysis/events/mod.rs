@@ -127,6 +127,8 @@ pub struct EventTrack {
     pub thread: TrackId,
     /// The name that a viewer shows; may be empty.
     pub name: String,
+    /// Whether it has the asynchronous slices of one id, by another tool than this crate. They may overlap.
+    pub is_async: bool,
 }
 
 /// A group of tracks: a host process or a device.

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Note {
     /// A row of an unsupported phase, such as an object's or a sample's, was left out.
     OtherPhase,
-    /// One end of an async track was left out; the slices of its span are events.
+    /// One end of an async track was left out; the slices of its span are events. Of other tools, one without an id.
     AsyncTrack,
     /// An element of the list that is not an object, or has no phase, was left out.
     NotAnEvent,

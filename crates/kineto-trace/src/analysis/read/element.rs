@@ -16,7 +16,8 @@ pub(super) struct Element<'a> {
     /// In nanoseconds.
     pub(super) time: Option<i64>,
     pub(super) duration: Option<i64>,
-    pub(super) id: Option<u64>,
+    /// The id of an arrow or an asynchronous slice.
+    id: Option<JsonValue<'a>>,
     /// The id that is unique only in its process.
     local_id: Option<JsonText<'a>>,
     pub(super) mark: ArgumentMark,
@@ -163,11 +164,13 @@ impl<'a> Element<'a> {
             Member::Thread => self.thread = self.read_track_id(json.read_value()?),
             Member::Time => self.time = time_from_json(json.read_value()?),
             Member::Duration => self.duration = time_from_json(json.read_value()?),
-            Member::Id => self.id = self.read_text(json.read_value()?).and_then(|id| id.parse().ok()),
+            Member::Id => self.id = Some(json.read_value()?),
             Member::ScopedId if json.is_object() => json.read_object(|key, json| {
                 let value = json.read_value()?;
-                if let (true, JsonValue::Text(id)) = (key.is_word("local"), value) {
-                    self.local_id = Some(id);
+                match value {
+                    JsonValue::Text(id) if key.is_word("local") => self.local_id = Some(id),
+                    _ if key.is_word("global") => self.id = Some(value),
+                    _ => {}
                 }
                 Ok(())
             })?,
@@ -236,16 +239,31 @@ impl<'a> Element<'a> {
 
     /// Returns the name that a metadata row gives.
     pub(super) fn display_name(&self) -> Option<Cow<'a, str>> {
-        match self.metadata_text? {
-            JsonValue::Text(text) => Some(text.decode_text().0),
-            JsonValue::Number(number) => Some(Cow::Borrowed(number.as_str())),
-            _ => None,
-        }
+        scalar_text(self.metadata_text?)
+    }
+
+    /// Returns the id of an arrow.
+    pub(super) fn arrow_id(&self) -> Option<u64> {
+        scalar_text(self.id?)?.parse().ok()
+    }
+
+    /// Returns the id that begin and end of an asynchronous slice share.
+    pub(super) fn async_id(&self) -> Option<Cow<'a, str>> {
+        scalar_text(self.id.or(self.local_id.map(JsonValue::Text))?)
     }
 
     /// Returns the number of an async track, in this crate's notation.
     pub(super) fn local_id(&self) -> Option<u64> {
         u64::from_str_radix(self.local_id?.as_plain_str()?.strip_prefix("0x")?, 16).ok()
+    }
+}
+
+/// Returns a string, or a number as a string.
+fn scalar_text(value: JsonValue<'_>) -> Option<Cow<'_, str>> {
+    match value {
+        JsonValue::Text(text) => Some(text.decode_text().0),
+        JsonValue::Number(number) => Some(Cow::Borrowed(number.as_str())),
+        _ => None,
     }
 }
 

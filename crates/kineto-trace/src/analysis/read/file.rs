@@ -197,7 +197,7 @@ impl FileReader {
 mod tests {
     use super::super::ReadOptions;
     use super::*;
-    use crate::activity::{CorrelationId, FlowKind};
+    use crate::activity::{ActivityType, CorrelationId, FlowKind};
     use crate::analysis::Event;
     use crate::analysis::events::TrackId;
 
@@ -271,9 +271,48 @@ mod tests {
                {"ph":"E","tid":1,"ts":3}, {"ph":"B","name":"other","tid":2,"ts":2.5}, {"ph":"E","tid":3,"ts":9},
                {"ph":"E","tid":1,"ts":3,"args":{"b":3,"c":4}}, {"ph":"X","name":"x","tid":1,"ts":0,"dur":8}"#,
         );
-        assert_eq!(shown(&events), "x@0+8000 out@1000+2000 in@2000+1000 other@2500+5500");
+        assert_eq!(shown(&events), "x@0+8000 out@1000+2000 in@2000+1000 other@2500+6500");
         assert_eq!(notes(&events), "end_without_begin=1 begin_without_end=1");
         assert_eq!(events.get(1).unwrap().metadata_json(), r#"{"a":1,"b":3,"c":4}"#);
+    }
+
+    #[test]
+    fn async_rows_are_paired_by_id_name_and_category() {
+        let row = |ph: &str, name: &str, id: &str, ts: u32| {
+            format!(r#"{{"ph":"{ph}","cat":"app::db","name":"{name}","pid":1,"tid":{ts},{id},"ts":{ts}}},"#)
+        };
+        let (one, two) = (r#""id":1"#, r#""id2":{"local":"0x2"}"#);
+        let text = row("b", "request", one, 1)
+            + &row("b", "query", one, 2)
+            + &row("b", "request", two, 3)
+            + &row("b", "fetch", one, 4)
+            + &row("n", "retry", one, 5)
+            + &row("e", "query", one, 6)
+            + &row("e", "request", two, 7)
+            + &row("e", "fetch", one, 8)
+            + &row("e", "other", one, 9)
+            + r#"{"ph":"b","cat":"other","name":"fetch","id":1,"pid":1,"tid":9,"ts":9},{"ph":"b","name":"no id","ts":9},"#
+            + row("e", "request", one, 20).trim_end_matches(',');
+        let events = read(&text);
+        assert_eq!(
+            shown(&events),
+            "request@1000+19000 query@2000+4000 request@3000+4000 fetch@4000+4000 retry@5000+0 fetch@9000+11000"
+        );
+        assert_eq!(notes(&events), "async_track=1 end_without_begin=1 begin_without_end=1");
+        let tracks: Vec<_> = events.iter().map(|event| event.track().thread.to_string()).collect();
+        assert_eq!(tracks, ["async 1", "async 1", "async 0x2", "async 1", "async 1", "async 1"]);
+    }
+
+    #[test]
+    fn slices_of_other_tools_are_operations() {
+        let foreign = r#"{"ph":"B","cat":"app","name":"out","tid":1,"ts":1}, {"ph":"i","cat":"app","name":"now","tid":1,"ts":2},
+            {"ph":"X","cat":"app::db","name":"in","tid":1,"ts":2,"dur":1}, {"ph":"E","tid":1,"ts":9}"#;
+        let kinds = |events: &Events| events.iter().map(|event| event.kind()).collect::<Vec<_>>();
+        let events = read(foreign);
+        assert_eq!(kinds(&events), [Some(ActivityType::CpuOp), Some(ActivityType::CpuOp), None]);
+        assert_eq!(events.get(1).unwrap().category(), "app::db");
+        let known = foreign.to_owned() + r#", {"ph":"X","cat":"kernel","name":"gemm","tid":1,"ts":10,"dur":1}"#;
+        assert_eq!(kinds(&read(&known)), [None, None, None, Some(ActivityType::ConcurrentKernel)]);
     }
 
     #[test]

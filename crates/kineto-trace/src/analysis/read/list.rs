@@ -103,10 +103,9 @@ impl EventList {
             }
             ('M', _) => self.apply_metadata(line),
             ('s' | 'f', Some(at)) => self.add_arrow(line, phase, at),
+            ('b' | 'e' | 'n', at) if line.category != Some(StringId::ASYNC) => self.handle_async_line(line, phase, at),
             ('b' | 'e' | 'n', _) => {
-                if line.category == Some(StringId::ASYNC) {
-                    self.builder.async_span_of(line.arguments, line.local_id());
-                }
+                self.builder.async_span_of(line.arguments, line.local_id());
                 self.drop_line(line, Note::AsyncTrack);
             }
             ('X' | 'i' | 'I' | 'C' | 'B' | 'E' | 's' | 'f', None) => self.drop_line(line, Note::WithoutTime),
@@ -150,11 +149,35 @@ impl EventList {
         }
     }
 
+    /// Handles the begin or end of an asynchronous slice, or an instant on its track, of another tool: Kineto has none, and those of this
+    /// crate repeat other slices. Those of one id share a track.
+    fn handle_async_line(&mut self, line: &Element<'_>, phase: char, at: Option<i64>) {
+        let Some(at) = at else { return self.drop_line(line, Note::WithoutTime) };
+        let Some(id) = line.async_id() else { return self.drop_line(line, Note::AsyncTrack) };
+        let track = self.builder.async_track(line.process.clone(), &id);
+        match phase {
+            'b' => self.add_event_on(track, line, Phase::Slice, at, None),
+            'e' => {
+                let pairing = (line.name, self.line_category(line));
+                self.builder.end_async_slice(track, pairing, at, line.arguments);
+            }
+            _ => self.add_event_on(track, line, Phase::Instant, at, Some(at)),
+        }
+    }
+
     fn add_event(&mut self, line: &Element<'_>, phase: Phase, start: i64, end: Option<i64>) {
         let track = self.line_track_number(line);
-        let category = line.category.map_or(StringId::EMPTY, |category| self.current_category(category));
+        self.add_event_on(track, line, phase, start, end);
+    }
+
+    fn add_event_on(&mut self, track: u32, line: &Element<'_>, phase: Phase, start: i64, end: Option<i64>) {
+        let category = self.line_category(line);
         let (name, arguments) = (line.name, line.arguments);
         self.builder.push(&EventDraft { phase, track, start, end, category, name, arguments, external: None });
+    }
+
+    fn line_category(&mut self, line: &Element<'_>) -> StringId {
+        line.category.map_or(StringId::EMPTY, |category| self.current_category(category))
     }
 
     fn line_track_number(&mut self, line: &Element<'_>) -> u32 {
@@ -186,7 +209,7 @@ impl EventList {
 
     fn add_arrow(&mut self, line: &Element<'_>, phase: char, at: i64) {
         let kind = line.category.and_then(|category| arrow_kind(self.builder.events.strings.get(category)));
-        let (Some(kind), Some(id)) = (kind, line.id) else { return self.drop_line(line, Note::LooseArrow) };
+        let (Some(kind), Some(id)) = (kind, line.arrow_id()) else { return self.drop_line(line, Note::LooseArrow) };
         self.release_arguments(line);
         let track = self.line_track_number(line);
         let end = if phase == 's' { FlowEnd::Start } else { FlowEnd::Finish };

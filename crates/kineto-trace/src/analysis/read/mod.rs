@@ -174,7 +174,8 @@ impl Events {
     /// Reads a trace file: Kineto's JSON or Perfetto's native format, plain or compressed by gzip, whatever its name.
     ///
     /// Of JSON it accepts the files of libkineto, PyTorch and this crate, and others in Chrome's trace format: an object with
-    /// the list `traceEvents`, or only a list. Times become whole nanoseconds since the Unix epoch, computed from the
+    /// the list `traceEvents`, or only a list. If none of their categories is Kineto's, slices are operations; asynchronous
+    /// slices of one id share a track. Times become whole nanoseconds since the Unix epoch, computed from the
     /// decimal text plus `baseTimeNanoseconds` and rounded half to even. Categories of old versions get their current
     /// names. "External id" becomes [`id`](super::Event::id) or [`linked`](super::Event::linked). Rows about the
     /// recording itself determine the [`window`](Events::window). Everything else that is left out or repaired is

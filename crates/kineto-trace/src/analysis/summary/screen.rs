@@ -3,9 +3,10 @@
 use super::findings::{format_ns, percent_of};
 use super::path::PathText;
 use super::{Occupation, Summary};
+use crate::activity::ActivityType;
 use crate::analysis::averages::Average;
 use crate::analysis::averages::units::format_bytes;
-use crate::text::printable;
+use crate::text::{count_with_noun, printable};
 use std::cmp::Reverse;
 use std::fmt::{self, Formatter};
 
@@ -56,11 +57,11 @@ impl<'s> Screen<'s> {
 
     fn write_overview(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let summary = self.summary;
-        let mut parts = vec![format_ns(summary.span_ns), format!("{} slices", summary.slices)];
+        let mut parts = vec![format_ns(summary.span_ns), count_with_noun(summary.slices, "slice").to_string()];
         parts.extend(summary.rank.map(|rank| format!("rank {rank}")));
         if summary.devices > 0 {
-            parts.push(count_with_noun(summary.devices, "device"));
-            parts.push(count_with_noun(summary.stream_idle.len() as u64, "stream"));
+            parts.push(count_with_noun(summary.devices, "device").to_string());
+            parts.push(count_with_noun(summary.stream_idle.len() as u64, "stream").to_string());
         }
         if let Some(median) = summary.median_step_ns() {
             parts.push(format!("{} of {}", count_with_noun(summary.steps.len() as u64, "step"), format_ns(median)));
@@ -71,7 +72,28 @@ impl<'s> Screen<'s> {
         for (cause, count) in summary.losses.iter().cloned().chain(skipped) {
             writeln!(f, "incomplete: {cause} ({count}); the figures below lack what was lost")?;
         }
-        Ok(())
+        self.write_unlisted(f)
+    }
+
+    /// Tells which slices are in no table, if other slices of the file have types that Kineto knows.
+    fn write_unlisted(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const CATEGORIES: usize = 3;
+
+        let all = &self.summary.categories;
+        let unknown: Vec<_> = all.iter().filter(|(category, _)| ActivityType::from_name(category).is_none()).collect();
+        if unknown.is_empty() || unknown.len() == all.len() {
+            return Ok(());
+        }
+        let names = unknown.iter().take(CATEGORIES).map(|(category, _)| truncate_name(category, 30));
+        let mut names: Vec<_> =
+            names.map(|name| if name.is_empty() { "no category".to_owned() } else { name }).collect();
+        names.extend((unknown.len() > CATEGORIES).then(|| "…".to_owned()));
+        let slices = count_with_noun(unknown.iter().map(|(_, count)| **count).sum(), "slice");
+        writeln!(
+            f,
+            "not in the tables: {slices} of unknown categories ({}); kineto convert makes operations of them",
+            names.join(", ")
+        )
     }
 
     fn write_devices(&self, f: &mut Formatter<'_>, found: &Occupation) -> fmt::Result {
@@ -283,10 +305,6 @@ fn format_float(value: f64) -> String {
         _ if value.fract() == 0.0 => format!("{value:.0}"),
         _ => format!("{value:.3}"),
     }
-}
-
-fn count_with_noun(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Returns a printable name, truncated to `width`.

@@ -29,7 +29,7 @@ fn describe(events: &Events) -> String {
 /// An element, and what separates it from the next one.
 fn elements() -> impl Strategy<Value = String> {
     let number = 0_u32..50;
-    let phase = prop_oneof![1 => Just("X".to_owned()), 2 => "[BEiICsfMbeD]"];
+    let phase = prop_oneof![1 => Just("X".to_owned()), 2 => "[BEiICsfMbenD]"];
     let event = (phase, "[a-e]{1,2}", "(cpu_op|kernel|ac2g|async|Trace|Operator)", number, 0_u32..4).prop_map(
         |(ph, name, cat, ts, tid)| {
             let (dur, id) = (ts % 7, ts % 5);
