@@ -70,6 +70,11 @@ impl Error {
         kineto_trace::Error::from_io(what, path, source, advice).into()
     }
 
+    /// Removes the path, of an error about something that is no file.
+    pub(crate) fn without_path(self) -> Self {
+        Error { path: None, ..self }
+    }
+
     /// Attaches a trace to the error.
     pub(crate) fn with_trace(self, trace: Trace) -> Self {
         Error { trace: Some(trace), ..self }

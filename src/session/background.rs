@@ -7,6 +7,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::trace::{Saver, Trace};
+use crate::write::sink::Writers;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -56,7 +57,7 @@ impl BackgroundSave {
     /// Those of [`Trace::save`]; [`Forked`](ErrorKind::Forked) in a forked child, where nothing writes.
     pub fn wait(self) -> Result<PathBuf, Error> {
         if self.process != fork::generation() {
-            let text = format!("{} is written by the parent process; wait there", self.path.display());
+            let text = format!("{} is written by the parent process; wait there", Writers::output_name(&self.path));
             return Err(Error::new(ErrorKind::Forked, text));
         }
         self.outcome.wait().clone().map(|()| self.path)

@@ -55,8 +55,10 @@ impl Session {
     pub(super) fn dump_output(&self) -> Result<PathBuf, Error> {
         let output = self.output_now("dump")?;
         if is_one_stream(&output) {
-            let text =
-                format!("cannot dump: the output {} takes one trace; use a file, or `snapshot`", output.display());
+            let text = format!(
+                "cannot dump: the output takes one trace ({}); use a file, or `snapshot`",
+                Writers::output_name(&output)
+            );
             return Err(Error::new(ErrorKind::Config, text));
         }
         let parts = PlaceholderValues { time: None, ..self.settings.next_config().placeholder_values() };

@@ -3,6 +3,7 @@
 use crate::collector::CollectorReport;
 use crate::error::Error;
 use crate::trace::Trace;
+use crate::write::sink::Writers;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,7 +125,7 @@ impl fmt::Display for Cycle {
         write!(f, "cycle {} ended", self.number)?;
         match (&self.path, &self.error) {
             (_, Some(error)) => write!(f, ": {error}"),
-            (Some(path), None) => write!(f, ": saved as {}", path.display()),
+            (Some(path), None) => write!(f, ": saved as {}", Writers::output_name(path)),
             (None, None) => Ok(()),
         }
     }

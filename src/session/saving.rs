@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
 use crate::text::count_with_noun;
 use crate::trace::Trace;
-use crate::write::sink::Sinks;
+use crate::write::sink::{Sinks, Writers};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -205,7 +205,7 @@ pub(super) fn contain_panics<R>(path: &Path, save: impl FnOnce() -> Result<R, Er
     catch_unwind(AssertUnwindSafe(save)).unwrap_or_else(|_| {
         let is_ours = Sinks::is_file(path);
         let what = if is_ours { "its writer panicked; please report this" } else { "the program's writer panicked" };
-        let text = format!("{} was not written: {what}", path.display());
+        let text = format!("{} was not written: {what}", Writers::output_name(path));
         Err(Error::new(ErrorKind::Handler, text))
     })
 }
@@ -241,7 +241,7 @@ impl PendingWrite {
                 }
                 // The thread sends its result in any case, so this is a timeout.
                 Err(_) if left.is_zero() => {
-                    let text = format!("{} was not written: {}", path.display(), wait.why_over());
+                    let text = format!("{} was not written: {}", Writers::output_name(path), wait.why_over());
                     return Err(Error::new(ErrorKind::Timeout, text));
                 }
                 Err(_) => shown.update_progress(),
@@ -269,7 +269,7 @@ impl ShownProgress<'_> {
         if elapsed < FIRST {
             return;
         }
-        let (rows, path) = (self.trace.progress().written_rows(), self.path.display());
+        let (rows, path) = (self.trace.progress().written_rows(), Writers::output_name(self.path));
         // A writer counts the rows first.
         let of = if rows == 0 { 0 } else { self.trace.row_count().max(rows) };
         let percent = (rows * 100).checked_div(of).unwrap_or(0);
@@ -296,7 +296,7 @@ impl Drop for ShownProgress<'_> {
 /// Reports in one line a trace's file, how much it contains, and what was lost.
 pub(super) fn report_written_trace(trace: &Trace, path: &Path) {
     let stats = trace.stats();
-    let mut text = format!("wrote {}: ", path.display());
+    let mut text = format!("wrote {}: ", Writers::output_name(path));
     if let Some(cut) = trace.progress().file_cut() {
         text += &cut.describe(trace.row_count());
     } else {

@@ -45,6 +45,7 @@ use crate::time::Timestamp;
 use crate::write::chrome::{ChromeWriter, Header};
 use crate::write::file::{self, Destination, FileContent, FormatKind};
 use crate::write::perfetto::PerfettoWriter;
+use crate::write::sink::Writers;
 use cpu::CpuRows;
 use device::{HostRecords, LinkedCollection};
 use index::Index;
@@ -132,7 +133,7 @@ impl Drop for Inner {
                 "trace",
                 "a trace was dropped unused, and {} was not written; save what `finish` or `stop` returns, or drop the \
                  guard instead",
-                output.display()
+                Writers::output_name(output)
             );
         }
     }
@@ -244,7 +245,10 @@ impl Trace {
         self.check_violations()?;
         // Set first, so that only one of two threads saves.
         if self.inner.is_saved.swap(true, Ordering::Relaxed) && info.is_strict {
-            let why = format!("the trace is not saved as {}: it was saved already; copy that file", path.display());
+            let why = format!(
+                "the trace is not saved as {}: it was saved already; copy that file",
+                Writers::output_name(path)
+            );
             return Err(Error::new(ErrorKind::AlreadySaved, why));
         }
         let saved = to.write_file(path, info.gzip_level, &mut |name, out| {

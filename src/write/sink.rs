@@ -1,5 +1,6 @@
 //! Destinations of traces: files, or handlers selected by the scheme of a URL.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
@@ -55,6 +56,9 @@ struct WaitingWriters {
     added: usize,
 }
 
+/// The text by which messages name a writer's output.
+const WRITERS_TRACE: &str = "the writer's trace";
+
 impl Writers {
     pub(crate) const SCHEME: &str = "writer";
 
@@ -75,6 +79,11 @@ impl Writers {
         let writer = self.0.lock().by_url.remove(output);
         // It is the program's code, which may use this list.
         drop(writer);
+    }
+
+    /// Returns the text by which messages name an output: its path or URL, or that it is a writer's, which has neither.
+    pub(crate) fn output_name(output: &Path) -> Cow<'_, str> {
+        if Writers::is_url(output) { Cow::Borrowed(WRITERS_TRACE) } else { output.to_string_lossy() }
     }
 
     /// Returns whether an output is a writer.
@@ -144,9 +153,15 @@ impl Sinks {
             return Err(self.unknown_scheme_error(url, &scheme));
         };
         let format = Format::from_path(target)?;
-        let advice = format!("see what the handler of {scheme}:// needs, or save to a file");
-        let out = sink.open(url).map_err(|error| Error::io("open", target, error, &advice))?;
-        format.encode(out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
+        let failed = |what: &str, error: io::Error| {
+            if scheme == Writers::SCHEME {
+                let advice = "see why the writer fails, or save to a file";
+                return Error::io(what, Path::new(WRITERS_TRACE), error, advice).without_path();
+            }
+            Error::io(what, target, error, &format!("see what the handler of {scheme}:// needs, or save to a file"))
+        };
+        let out = sink.open(url).map_err(|error| failed("open", error))?;
+        format.encode(out, gzip_level, write).map_err(|error| failed("write", error))
     }
 
     /// Checks that `target` can be written to now, and returns it as an absolute path if it is one. Handlers are not called.
@@ -283,6 +298,21 @@ mod tests {
             .save(Path::new("bucket://c"), 1, |out| out.write_all(b"{").and(Err(io::ErrorKind::StorageFull.into())));
         assert!(error.unwrap_err().to_string().contains("bucket://c"));
         assert_eq!(notes.take(), ["open bucket://c", "{", "drop"]);
+    }
+
+    #[test]
+    fn messages_name_a_writer_without_its_url() {
+        let (mut sinks, writers, notes) = (Sinks::default(), Writers::default(), Notes::default());
+        sinks.register(Writers::SCHEME, Arc::new(writers.clone())).unwrap();
+        let url = writers.add(Box::new(Noted(notes.clone())));
+        let full = sinks.save(&url, 1, |_| Err(io::Error::other("the disk is full"))).unwrap_err();
+        let advice = "see why the writer fails, or save to a file";
+        assert_eq!(full.to_string(), format!("cannot write the writer's trace: the disk is full; {advice}"));
+        let used = sinks.save(&url, 1, |_| Ok(())).unwrap_err();
+        assert!(used.to_string().starts_with("cannot open the writer's trace: the writer has received"), "{used}");
+        assert_eq!((full.path(), full.io_error().is_some(), used.path()), (None, true, None));
+        assert_eq!(Writers::output_name(&url), "the writer's trace");
+        assert_eq!(Writers::output_name(Path::new("bucket://c")), "bucket://c");
     }
 
     #[test]
