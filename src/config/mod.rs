@@ -43,6 +43,7 @@ use sources::settings::{ConfigSource, MergedSettings, SettingError, SourceSettin
 
 use crate::diag::{LOGGER, LogFormat, Logger, Severity, diag};
 use crate::error::{Error, ErrorKind};
+use crate::text::count_with_noun;
 pub(crate) use keys::Key;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 pub(crate) use value::Value;
@@ -378,7 +379,8 @@ fn report_to(logger: &Logger, warnings: &[String]) {
             logger = logger,
             Warning,
             "config",
-            "{more} more configuration warnings are not shown; correct those above to see them"
+            "not shown: {}; correct those above",
+            count_with_noun(more as u64, "more configuration warning")
         );
     }
 }
@@ -592,7 +594,7 @@ mod tests {
         report_to(&logger, &warnings);
         let texts = texts.lock().unwrap();
         assert_eq!(texts[..8], warnings[..8]);
-        assert_eq!(texts[8..], ["12 more configuration warnings are not shown; correct those above to see them"]);
+        assert_eq!(texts[8..], ["not shown: 12 more configuration warnings; correct those above"]);
     }
 
     #[test]

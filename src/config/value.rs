@@ -17,6 +17,7 @@ use super::sections::overflow::Overflow;
 use super::sections::split::Split;
 use crate::diag::{LogFormat, Severity};
 use crate::os::platform;
+use crate::text::count_with_noun;
 use kineto_trace::activity::{ActivityGroup, ActivityTypes};
 
 /// A parsed value.
@@ -306,7 +307,7 @@ impl fmt::Display for Value {
             Value::Mode(mode) => write!(f, "{mode:o}"),
             Value::Bytes(bytes) if bytes % MEBIBYTE == 0 => (bytes / MEBIBYTE).fmt(f),
             // The builder counts in bytes.
-            Value::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Value::Bytes(bytes) => count_with_noun(*bytes, "byte").fmt(f),
             Value::Time(time) => time.as_millis().fmt(f),
             Value::Duration(duration) if duration.subsec_nanos() == 0 => write!(f, "{}s", duration.as_secs()),
             Value::Duration(duration) => write!(f, "{}ms", duration.as_millis()),

@@ -469,9 +469,8 @@ fn report_end(job: &Job, reason: Option<&str>, saved: Result<SavedFile, Error>) 
             let outcome = outcome.with_file(&path, &stats, late);
             let lost = stats.lost_slices();
             if lost > 0 {
-                let all = lost.saturating_add(stats.slices);
-                let text =
-                    format!("written{trace} to {}{early}, without {lost} of {all} slices: {content}", path.display());
+                let all = count_with_noun(lost.saturating_add(stats.slices), "slice");
+                let text = format!("written{trace} to {}{early}, without {lost} of {all}: {content}", path.display());
                 return report_outcome!(Warning, Done, request.answer, outcome, "{text}");
             }
             let text = format!("written{trace} to {}{early}: {content}", path.display());

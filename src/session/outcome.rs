@@ -2,6 +2,7 @@
 
 use crate::collector::CollectorReport;
 use crate::error::Error;
+use crate::text::count_with_noun;
 use crate::trace::Trace;
 use crate::write::sink::Writers;
 use std::fmt;
@@ -98,8 +99,7 @@ impl fmt::Display for StepOutcome {
 impl fmt::Display for StepState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let until = |f: &mut fmt::Formatter<'_>, steps: &Option<u64>| match steps {
-            Some(1) => f.write_str(", 1 more step until one is recorded"),
-            Some(steps) => write!(f, ", {steps} more steps until one is recorded"),
+            Some(steps) => write!(f, ", {} until one is recorded", count_with_noun(*steps, "more step")),
             None => Ok(()),
         };
         match self {

@@ -56,7 +56,7 @@ fn impossible_records_are_reported_and_skipped() {
     assert_eq!(
         violations,
         [
-            "committed chunks are readable: 1 chunks are partly unreadable (1x)",
+            "committed chunks are readable: partly unreadable: 1 chunk (1x)",
             "records belong to known threads and callsites: 4 do not, and are omitted (1x)"
         ]
     );

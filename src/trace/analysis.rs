@@ -3,6 +3,7 @@
 use super::Trace;
 use crate::diag::diag;
 use crate::error::Error;
+use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use crate::write::chrome::is_reserved;
 use crate::write::file;
@@ -26,7 +27,8 @@ impl Trace {
             diag!(
                 Warning,
                 "events",
-                "the first {events} events took {limit:?}; those behind are left out: raise the limit"
+                "the limit of {limit:?} was reached after {}; the rest is left out: raise the limit",
+                count_with_noun(events as u64, "event")
             );
         }
         builder.finish_recording(self.about_recording(), self.first_start(), self.window().1)

@@ -2,6 +2,7 @@
 
 use crate::diag::diag;
 use crate::os::platform;
+use crate::text::count_with_noun;
 use crate::write::file::FileContent;
 use kineto_trace::activity::Activity;
 use kineto_trace::fallible;
@@ -42,11 +43,11 @@ impl FileCut {
 
     /// Returns what was reached, and what to do, of a trace with so many rows in all.
     pub(crate) fn describe(&self, of: u64) -> String {
-        let rows = self.rows;
+        let (rows, of) = (self.rows, count_with_noun(of, "row"));
         match self.size_limit {
-            None => format!("closed at the time limit with {rows} of {of} rows: raise flush_timeout"),
+            None => format!("closed at the time limit with {rows} of {of}: raise flush_timeout"),
             Some(limit) => format!(
-                "closed at the file limit of {} MiB with {rows} of {of} rows: raise FILE_LIMIT_MB, or record less with a filter",
+                "closed at the file limit of {} MiB with {rows} of {of}: raise FILE_LIMIT_MB, or record less with a filter",
                 limit.div_ceil(1 << 20)
             ),
         }

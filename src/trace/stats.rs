@@ -114,7 +114,7 @@ impl fmt::Display for TraceStats {
             write!(f, "\n  not shown: {} before the window", count_with_noun(self.before_window, "row"))?;
         }
         if self.memory_events > 0 {
-            write!(f, "\n  {} allocations and frees", self.memory_events)?;
+            write!(f, "\n  {} of memory", count_with_noun(self.memory_events, "event"))?;
         }
         self.collectors.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.observers.iter().try_for_each(|report| write!(f, "\n  {report}"))?;

@@ -6,6 +6,7 @@ use super::recorded::Window;
 use crate::buffer::Loss;
 use crate::encoding::encoded;
 use crate::error::{Error, ErrorKind};
+use crate::text::count_with_noun;
 use crate::text::floor_char_boundary;
 use serde_json::{Value, json};
 use std::fmt;
@@ -101,7 +102,10 @@ impl Trace {
                     |assertion: &str, error: &str| all.add_violation(assertion, error, [&inner.info.trace_id, ""]);
                 let Index { damaged, strange, .. } = self.index();
                 if *damaged > 0 {
-                    add("committed chunks are readable", &format!("{damaged} chunks are partly unreadable"));
+                    add(
+                        "committed chunks are readable",
+                        &format!("partly unreadable: {}", count_with_noun(*damaged, "chunk")),
+                    );
                 }
                 if *strange > 0 {
                     add("records belong to known threads and callsites", &format!("{strange} do not, and are omitted"));

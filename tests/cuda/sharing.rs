@@ -333,7 +333,7 @@ fn full_buffer_of_hardware_times_is_noted() {
         let trial = Trial::start(&cupti, &selection).unwrap();
         launch(&machine);
         let found = trial.stop(PATIENCE);
-        let note = format!("{LAUNCHES} records of device work have no times: the hardware's buffer of times was full");
+        let note = format!("{LAUNCHES} records of device work without times: the hardware's buffer of times was full");
         assert_eq!(found.notes.iter().any(|known| known.starts_with(&note)), is_noted, "{:?}", found.notes);
     }
 }

@@ -94,12 +94,12 @@ fn spans_without_context_or_with_driver_errors_are_counted() {
         info_span!("here").in_scope(|| cuda.synchronize());
     });
     assert_eq!(timed(&file).iter().map(|row| name(row)).collect::<Vec<_>>(), ["here"]);
-    assert_eq!(notes(&file), ["1 spans were not timed: no device was current on the thread"]);
+    assert_eq!(notes(&file), ["1 span not timed: no device was current on the thread"]);
     drop(file);
     cuda::configure("event_error=700");
     let file = record_with(fallback, || info_span!("refused").in_scope(|| ()));
     assert_eq!((timed(&file).len(), file.slices().len()), (0, 1));
-    assert_eq!(notes(&file), ["1 spans were not timed: recording an event gave error 700"]);
+    assert_eq!(notes(&file), ["1 span not timed: recording an event gave error 700"]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn timer_uses_the_programs_streams_and_skips_captures() {
         let (start, end) = interval(row);
         assert!(end - start >= 200_000 - FLOAT_NS && stream(row) == (0, 8), "{row}");
     }
-    assert_eq!(notes(&file), ["1 spans were not timed: the stream was being captured"]);
+    assert_eq!(notes(&file), ["1 span not timed: the stream was being captured"]);
 }
 
 #[test]
@@ -143,6 +143,6 @@ fn stop_waits_for_an_endless_kernel_up_to_its_timeout() {
     );
     assert_eq!(timed(&file).iter().map(|row| name(row)).collect::<Vec<_>>(), ["before"]);
     let late = "the device had not reached their end by the deadline of the stop";
-    assert_eq!(notes(&file), [format!("1 spans were not timed: {late}")]);
+    assert_eq!(notes(&file), [format!("1 span not timed: {late}")]);
     cuda::finish();
 }

@@ -217,11 +217,11 @@ fn untimed_spans_are_counted_by_cause() {
     });
     assert_eq!(durations(&file), [("timed", 10)]);
     let mut expected = vec![
-        "2 spans were not timed: no device was current on the thread",
-        "1 spans were not timed: recording an event gave error 700",
-        "1 spans were not timed: the stream was being captured",
-        "1 spans were not timed: they were open when the recording ended",
-        "1 spans were not timed: the time between their events is not available",
+        "2 spans not timed: no device was current on the thread",
+        "1 span not timed: recording an event gave error 700",
+        "1 span not timed: the stream was being captured",
+        "1 span not timed: they were open when the recording ended",
+        "1 span not timed: the time between their events is not available",
     ];
     expected.sort_unstable();
     let mut notes = notes(&file);
@@ -244,7 +244,7 @@ fn stop_waits_no_longer_than_its_timeout_for_the_device() {
     );
     assert_eq!(durations(&file), [("done", 990)]);
     let late = "the device had not reached their end by the deadline of the stop";
-    assert_eq!(notes(&file), [format!("1 spans were not timed: {late}")]);
+    assert_eq!(notes(&file), [format!("1 span not timed: {late}")]);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn event_pairs_are_bounded_in_each_recording() {
             let file = File::of(profiler.stop().unwrap());
             assert!(fake.state().live.is_empty());
             assert_eq!(rows(&file).len(), if spans == 5 { 2 } else { 1 });
-            let full = "2 spans were not timed: limit of event pairs reached";
+            let full = "2 spans not timed: limit of event pairs reached";
             assert_eq!(notes(&file).contains(&full.to_owned()), spans == 5, "{:?}", notes(&file));
             let reason = &file.json["tracing_kineto"]["collectors"]["timers"]["unavailable"];
             assert_eq!(reason, "the program has no timer for this mode; use KinetoLayerBuilder::device_timer");
@@ -302,7 +302,7 @@ fn spans_around_a_pause_are_not_timed() {
         let rows = durations(&file);
         assert!(rows.contains(&("before", 100)) && rows.contains(&("behind", 100)), "{rows:?}");
         assert!(rows.iter().all(|(name, ns)| *name != "paused" && (*name != "around" || *ns <= 300)), "{rows:?}");
-        assert_eq!(notes(&file), ["1 spans were not timed: the recording paused inside them"]);
+        assert_eq!(notes(&file), ["1 span not timed: the recording paused inside them"]);
     });
 }
 

@@ -7,6 +7,7 @@ use crate::trace_file::{EventSelection, trace_files};
 use crate::{print_error, print_text};
 use junit::JunitReport;
 use kineto_trace::analysis::check::{CheckReport, Figure};
+use kineto_trace::text::count_with_noun;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,8 +98,8 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
 
 /// Returns a line for the trace, and one or more for each rule.
 fn format_text(path: &Path, report: &CheckReport) -> String {
-    let count = report.outcomes().len();
-    format!("{}: {} of {count} rules failed\n{report}", path.display(), report.failures().count())
+    let rules = count_with_noun(report.outcomes().len() as u64, "rule");
+    format!("{}: {} of {rules} failed\n{report}", path.display(), report.failures().count())
 }
 
 fn format_json(path: &Path, report: &CheckReport) -> String {

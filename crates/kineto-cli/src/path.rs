@@ -4,7 +4,7 @@ use crate::trace_file::read_events;
 use crate::{print_error, print_text};
 use kineto_trace::analysis::Events;
 use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace};
-use kineto_trace::text::printable;
+use kineto_trace::text::{count_with_noun, printable};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -86,7 +86,7 @@ fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize) -> String 
     }
     match path.pieces().len().saturating_sub(rows) {
         0 => text,
-        more => text + &format!("… {more} more pieces\n"),
+        more => text + &format!("… {}\n", count_with_noun(more as u64, "more piece")),
     }
 }
 

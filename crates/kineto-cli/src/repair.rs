@@ -2,6 +2,7 @@
 
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{self, Events};
+use kineto_trace::text::count_with_noun;
 use kineto_trace::write::file::{is_temporary_name, stem_and_end};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -76,13 +77,15 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
     let repair = analysis::repair(trace, output)?;
     // A truncated file may also be invalid before the cut, so read the result.
     let events = Events::read(if repair.is_some() { output } else { trace })?.len();
+    let events = count_with_noun(events as u64, "event");
     Ok(match repair {
         None => match complete_name(trace) {
-            Some(name) => format!("{}: whole, {events} events; rename it to {name}", trace.display()),
-            None => format!("{}: whole, {events} events", trace.display()),
+            Some(name) => format!("{}: whole, {events}; rename it to {name}", trace.display()),
+            None => format!("{}: whole, {events}", trace.display()),
         },
         Some(repair) => {
-            format!("{}: {events} events; {} bytes behind them were dropped", output.display(), repair.dropped_bytes)
+            let dropped = count_with_noun(repair.dropped_bytes, "byte");
+            format!("{}: {events}; dropped {dropped} behind them", output.display())
         }
     })
 }
@@ -91,7 +94,8 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
 fn repair_segment(segment: Result<Segment, Error>, output: &Path) -> Result<String, Error> {
     let segment = segment?;
     segment.trace.save(output)?;
-    Ok(format!("{}: {} events; the segment is {segment}", output.display(), Events::read(output)?.len()))
+    let events = count_with_noun(Events::read(output)?.len() as u64, "event");
+    Ok(format!("{}: {events}; the segment is {segment}", output.display()))
 }
 
 /// Returns the number in the name of a segment.

@@ -3,6 +3,7 @@
 use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{BrokenRule, Events};
+use kineto_trace::text::count_with_noun;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,7 +45,7 @@ fn format_report(path: &Path, events: &Events) -> String {
         broken.extend(name_fault(path));
     }
     if broken.is_empty() {
-        return format!("{}: no problem in {} events", path.display(), events.len());
+        return format!("{}: no problem in {}", path.display(), count_with_noun(events.len() as u64, "event"));
     }
     format!("{}:\n{}", path.display(), broken.join("\n"))
 }

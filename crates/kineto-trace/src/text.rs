@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Formats a count with its noun: "1 slice", "2 slices".
+/// Formats a count with its noun: "1 slice", "2 slices", "2 launches", "2 copies".
 pub fn count_with_noun(count: u64, noun: &str) -> CountWithNoun<'_> {
     CountWithNoun { count, noun }
 }
@@ -16,7 +16,13 @@ pub struct CountWithNoun<'n> {
 
 impl fmt::Display for CountWithNoun<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}{}", self.count, self.noun, if self.count == 1 { "" } else { "s" })
+        let CountWithNoun { count, noun } = *self;
+        match noun.strip_suffix('y') {
+            _ if count == 1 => write!(f, "{count} {noun}"),
+            Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => write!(f, "{count} {stem}ies"),
+            _ if ["s", "x", "ch", "sh"].iter().any(|end| noun.ends_with(end)) => write!(f, "{count} {noun}es"),
+            _ => write!(f, "{count} {noun}s"),
+        }
     }
 }
 
@@ -54,7 +60,20 @@ pub fn edit_distance(one: &[u8], other: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{floor_char_boundary, printable};
+    use super::{count_with_noun, floor_char_boundary, printable};
+
+    #[test]
+    fn nouns_are_plural_unless_there_is_one() {
+        let shown = |count, noun| count_with_noun(count, noun).to_string();
+        for (noun, plural) in
+            [("slice", "slices"), ("class", "classes"), ("launch", "launches"), ("copy", "copies"), ("key", "keys")]
+        {
+            assert_eq!(
+                [0, 1, 2].map(|count| shown(count, noun)),
+                [format!("0 {plural}"), format!("1 {noun}"), format!("2 {plural}")]
+            );
+        }
+    }
 
     #[test]
     fn printable_text_has_no_control_or_direction() {

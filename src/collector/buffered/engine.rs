@@ -7,6 +7,7 @@ use super::pool::{FilledBuffer, Pool, PoolCounts};
 use crate::buffer::Loss;
 use crate::collector::library::contained::run_reader;
 use crate::collector::{RecordSink, Unavailable};
+use crate::text::count_with_noun;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -249,18 +250,25 @@ impl<L: BufferedLibrary> ReaderThread<L> {
         let sink = self.library.sink();
         if counts.refused > 0 {
             sink.note(format!(
-                "{} requested {} buffers beyond ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, so records are missing; raise the \
+                "{} requested {} beyond ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, so records are missing; raise the \
                  limit",
                 L::NAME,
-                counts.refused
+                count_with_noun(counts.refused, "buffer")
             ));
         }
         if counts.uncounted > 0 {
             sink.lost(Loss::DeviceRecordsOverLimit, counts.uncounted);
-            sink.note(format!("{} buffers were discarded; the number of lost records is unknown", counts.uncounted));
+            sink.note(format!(
+                "discarded {}; the number of lost records is unknown",
+                count_with_noun(counts.uncounted, "buffer")
+            ));
         }
         if counts.unknown > 0 {
-            sink.note(format!("{} returned {} buffers of another profiler", L::NAME, counts.unknown));
+            sink.note(format!(
+                "{} returned {} of another profiler",
+                L::NAME,
+                count_with_noun(counts.unknown, "buffer")
+            ));
         }
     }
 }

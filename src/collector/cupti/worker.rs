@@ -15,6 +15,7 @@ use crate::collector::buffered::walk::Records;
 use crate::collector::clock::realtime_now;
 use crate::collector::cuda::Driver;
 use crate::os::{fork, thread};
+use crate::text::count_with_noun;
 use std::time::{Duration, Instant};
 
 /// CUPTI during a recording.
@@ -96,7 +97,7 @@ impl BufferedLibrary for CuptiLibrary {
         self.count_lost_times();
         if let Some(HardwareTimes { lost: lost @ 1.., .. }) = self.hardware_times {
             let why = "the hardware's buffer of times was full; launch less in a second, or unset CUPTI_HARDWARE_TIMES";
-            self.sink().note(format!("{lost} records of device work have no times: {why}"));
+            self.sink().note(format!("{} of device work without times: {why}", count_with_noun(lost, "record")));
         }
         self.reader.finish_recording();
         if self.makes_test_call && counts.filled == 0 {

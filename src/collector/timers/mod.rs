@@ -12,6 +12,7 @@ use super::{
     Unavailable, Why,
 };
 use crate::os::fork;
+use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
 use std::collections::HashMap;
@@ -194,7 +195,7 @@ impl TimerRecords {
         let open = self.open.values().map(Vec::len).sum::<usize>() as u64;
         let note = |count: u64, why: &dyn fmt::Display| {
             if count > 0 {
-                sink.note(format!("{count} spans were not timed: {why}"));
+                sink.note(format!("{} not timed: {why}", count_with_noun(count, "span")));
             }
         };
         self.missed.iter().for_each(|(cause, count)| note(*count, cause));

@@ -3,6 +3,7 @@
 
 use crate::collector::library::{Attempt, Candidate, Library};
 use crate::collector::{Unavailable, Why};
+use crate::text::count_with_noun;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
@@ -170,7 +171,11 @@ impl LevelZero {
             return Err(Unavailable::new(Why::Incompatible, message, "update Intel's compute runtime"));
         }
         let gpus: Vec<_> = drivers.iter().flat_map(|driver| self.gpus_of(*driver)).collect();
-        let found = format!("{} drivers, {} GPUs", drivers.len(), gpus.len());
+        let found = format!(
+            "{}, {}",
+            count_with_noun(drivers.len() as u64, "driver"),
+            count_with_noun(gpus.len() as u64, "GPU")
+        );
         attempts.push(Attempt::new("zeDriverGet, zeDeviceGet", found));
         if gpus.iter().any(|gpu| gpu.vendor == INTEL) {
             return Ok(gpus);

@@ -10,6 +10,7 @@ use crate::collector::Synchronization as Wait;
 use crate::collector::buffered::launches::UnfinishedLaunches;
 use crate::collector::buffered::walk::{Records, Walker};
 use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, Overhead, RecordSink, Thread, text};
+use crate::text::count_with_noun;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -130,7 +131,8 @@ impl Reader {
         let unknown = self.streams.unknown_devices();
         if unknown > 0 {
             self.sink.note(format!(
-                "{unknown} records name a device that Level Zero does not list; they are shown on the first GPU"
+                "{} of a device that Level Zero does not list, shown on the first GPU",
+                count_with_noun(unknown, "record")
             ));
         }
     }

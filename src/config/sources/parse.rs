@@ -9,6 +9,7 @@
 
 use super::super::keys::{Key, is_removed, unknown_key_hint};
 use super::settings::{ParsedSettings, SettingError};
+use crate::text::count_with_noun;
 
 /// The most lines with unknown keys that are reported; each needs a slow search for a similar key.
 const UNKNOWN_MAX: usize = 100;
@@ -28,7 +29,9 @@ pub(in crate::config) fn parse_settings(text: &str) -> ParsedSettings {
         }
     }
     if unknown > UNKNOWN_MAX {
-        reading.warnings.push(format!("{} more lines have unknown keys", unknown - UNKNOWN_MAX));
+        reading
+            .warnings
+            .push(format!("unknown keys in {}", count_with_noun((unknown - UNKNOWN_MAX) as u64, "more line")));
     }
     reading
 }
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(warnings(UNKNOWN_MAX).len(), UNKNOWN_MAX);
         let more = warnings(40_000);
         assert_eq!(more.len(), UNKNOWN_MAX + 1);
-        assert_eq!(more.last().unwrap(), "39900 more lines have unknown keys");
+        assert_eq!(more.last().unwrap(), "unknown keys in 39900 more lines");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Each has a header of 40 bytes, with the payload's length and a type padded with zeros, followed by the payload. Numbers
 //! are in native byte order, since both ends are on one machine.
 
+use crate::text::count_with_noun;
 use std::fmt;
 
 /// The length of a header: the payload's length, and the type.
@@ -74,9 +75,13 @@ pub(super) fn decode_answer(datagram: &[u8]) -> Result<&str, Malformed> {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Malformed::Short(sent) => write!(f, "it has {sent} bytes, fewer than a header"),
+            Malformed::Short(sent) => {
+                write!(f, "it has {}, fewer than a header", count_with_noun(*sent as u64, "byte"))
+            }
             Malformed::Cut(read) => write!(f, "it has more than {read} bytes"),
-            Malformed::Length { announced, sent } => write!(f, "it announces {announced} bytes and has {sent}"),
+            Malformed::Length { announced, sent } => {
+                write!(f, "it announces {} and has {sent}", count_with_noun(*announced, "byte"))
+            }
             Malformed::Type => f.write_str("it is not an answer to a poll"),
             Malformed::Text => f.write_str("it is not UTF-8"),
         }

@@ -1,6 +1,7 @@
 //! `kineto doctor --metrics`: the hardware counters that GPUs can sample, and measure of kernels and annotations.
 
 use crate::print_text;
+use kineto_trace::text::count_with_noun;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -49,7 +50,8 @@ fn describe(gpu: &GpuMetrics, names: &[String]) -> String {
     }
     let _ = match &gpu.passes {
         None => {
-            writeln!(text, "  {} metrics; a name ends with a rollup, such as .avg, .max, .min or .sum", metrics.len())
+            let count = count_with_noun(metrics.len() as u64, "metric");
+            writeln!(text, "  {count}; a name ends with a rollup, such as .avg, .max, .min or .sum")
         }
         Some(Ok(1)) => writeln!(text, "  they take 1 pass: they can be sampled together"),
         Some(Ok(passes)) => writeln!(text, "  they take {passes} passes, and PM sampling has one: name fewer metrics"),

@@ -2,7 +2,7 @@
 
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{Event, Events};
-use kineto_trace::text::printable;
+use kineto_trace::text::{count_with_noun, printable};
 use rustix::fs::{FlockOperation, flock};
 use std::collections::HashMap;
 use std::fs::File;
@@ -156,9 +156,9 @@ impl LiveView {
             || "no device work".to_owned(),
             |devices| {
                 format!(
-                    "devices busy {:.1} %, {} kernels and copies",
+                    "devices busy {:.1} %, {} of work",
                     percent_of(devices.busy_ns, self.interval_ns),
-                    devices.work
+                    count_with_noun(devices.work, "piece")
                 )
             },
         );

@@ -22,7 +22,7 @@ fn rules_decide_the_exit_status() {
     let (out, errors, status) = run(&["check", &path, trace]);
     assert_eq!(
         (out.as_str(), errors.as_str(), status),
-        (&*format!("{trace}: 0 of 1 rules failed\nok      launches each `train`, at most 1; found 1\n"), "", Some(0))
+        (&*format!("{trace}: 0 of 1 rule failed\nok      launches each `train`, at most 1; found 1\n"), "", Some(0))
     );
     let path = rules(&folder, &format!("{HOLDS}{FAILS}"));
     let (out, errors, status) = run(&["check", &path, trace, trace]);

@@ -2,6 +2,7 @@
 
 use super::events::{Event, Events};
 use crate::hash::HashMap;
+use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 
@@ -300,7 +301,7 @@ impl<'e> TimelineBuilder<'e> {
         events.into_iter().for_each(|event| density.add(event));
         Some(TimelineRow {
             process: String::new(),
-            name: format!("{} more track{}", others.len(), if others.len() == 1 { "" } else { "s" }),
+            name: count_with_noun(others.len() as u64, "more track").to_string(),
             is_device: others.iter().all(|track| track.is_device),
             tracks: others.len(),
             levels: 0,

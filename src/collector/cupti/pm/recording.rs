@@ -10,6 +10,7 @@ use crate::collector::clock::to_vendor_clock;
 use crate::collector::cupti::ffi::Api;
 use crate::collector::library::contained::run_reader;
 use crate::collector::{DeviceDescription, RecordSink, Recording, Unavailable, Why};
+use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use std::fmt::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -263,7 +264,7 @@ impl SamplingThread {
 /// Returns how many samples a device has delivered and lost.
 fn summary_of(device: &DeviceSampling) -> String {
     let counts = device.counts();
-    let mut text = format!("GPU {}: {} samples", device.number(), counts.delivered);
+    let mut text = format!("GPU {}: {}", device.number(), count_with_noun(counts.delivered, "sample"));
     if counts.lost > 0 {
         let _ = write!(text, ", {} lost", counts.lost);
     }

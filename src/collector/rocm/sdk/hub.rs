@@ -10,6 +10,7 @@ use crate::buffer::Loss;
 use crate::collector::rocm::ids;
 use crate::collector::{RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
+use crate::text::count_with_noun;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
@@ -303,7 +304,10 @@ impl Hub {
         self.flush_all();
         let [owed, _] = self.pending_counts();
         if owed > 0 {
-            let note = format!("{owed} launches had not ended by the time limit; their work is missing");
+            let note = format!(
+                "not ended by the time limit: {}, whose work is missing",
+                count_with_noun(owed as u64, "launch")
+            );
             self.with_reader(|reader| reader.sink().note(note));
         }
     }

@@ -4,6 +4,7 @@ use super::ffi::PoolHandle;
 use super::hub::HUB;
 use super::start::Loaded;
 use crate::collector::library::contained::run_reader;
+use crate::text::count_with_noun;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
@@ -132,9 +133,10 @@ impl Worker {
         HUB.with_recording(|recording| {
             let [owed, _] = recording.pending_counts();
             if owed > 0 {
-                recording
-                    .sink
-                    .note(format!("{owed} launches have no device work: they had not ended in time, or failed"));
+                recording.sink.note(format!(
+                    "{} without device work: not ended in time, or failed",
+                    count_with_noun(owed as u64, "launch")
+                ));
             }
         });
     }

@@ -189,7 +189,7 @@ fn copies_and_fills_have_libkinetos_arguments() {
     );
     assert_eq!((&*peer.name, peer.device), ("Memcpy D2D (Device -> Device)", 1));
     assert_eq!((peer.arg("fromDevice"), peer.arg("toDevice")), (Some("1"), Some("0")));
-    assert!(found.notes[0].starts_with("2 records name a device"), "{:?}", found.notes);
+    assert!(found.notes[0].starts_with("2 records of a device that"), "{:?}", found.notes);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::screen::truncate_name;
 use super::{StepFigures, Summary};
 use crate::analysis::averages::{Average, format_time};
 use crate::analysis::percentile::percentile;
+use crate::text::count_with_noun;
 use std::cmp::Reverse;
 
 /// A problem that costs time and can be fixed.
@@ -173,7 +174,7 @@ impl<'s> Calls<'s> {
 
     /// Names the largest row, and how often it occurs in a step if there are steps.
     fn format_evidence(&self, summary: &Summary) -> String {
-        let main = format!("`{}` is called {} times", self.main.name(), self.main.count());
+        let main = format!("`{}` is called {}", self.main.name(), count_with_noun(self.main.count(), "time"));
         match self.main.count().checked_div(summary.steps.len() as u64) {
             Some(per_step) => format!("{main}, {per_step} a step"),
             None => main,
@@ -254,9 +255,9 @@ fn find_full_queue(summary: &Summary) -> Option<Finding> {
     Some(Finding {
         title: format!("The launch queue is full: up to {} launches wait in a stream.", queue.max),
         evidence: format!(
-            "{} launches take long, because each waits until a kernel starts. Other work of that thread is late: launch \
+            "{} that take long wait until a kernel starts. Other work of that thread is late: launch \
              fewer and larger kernels, or graphs.",
-            summary.launches.slow_calls
+            count_with_noun(summary.launches.slow_calls, "launch")
         ),
         gain_ns: 0,
     })

@@ -5,6 +5,7 @@ use crate::analysis::summary::Summary;
 use crate::analysis::summary::findings::{Finding, format_ns, percent_of};
 use crate::analysis::summary::json::{ns_to_micros, rounded_percent};
 use crate::analysis::summary::screen::{filled_lines, truncate_name};
+use crate::text::count_with_noun;
 use serde_json::{Value, json};
 
 /// The number of names in the text.
@@ -134,7 +135,8 @@ pub(in crate::analysis::summary) fn find_dominated_path(summary: &Summary) -> Op
     }
     let main = cause.main.map(|main| {
         let (name, share) = (truncate_name(&main.name, MAX_NAME_CHARS), percent_of(main.ns, path.window_ns));
-        format!("`{name}` takes {} of it ({share:.0} % of the path, {} pieces). ", format_ns(main.ns), main.pieces)
+        let pieces = count_with_noun(main.pieces, "piece");
+        format!("`{name}` takes {} of it ({share:.0} % of the path, {pieces}). ", format_ns(main.ns))
     });
     Some(Finding {
         title: format!("{share:.0} % of the critical path is {}: {}.", cause.what, format_ns(cause.ns)),
