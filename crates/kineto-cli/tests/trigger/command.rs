@@ -1,5 +1,6 @@
 //! Tests of the command's effects, output and exit status.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -28,6 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("top_shows_what_a_process_records", top_shows_what_a_process_records),
     ("top_shows_that_a_program_hangs_or_ended", top_shows_that_a_program_hangs_or_ended),
     ("top_fits_its_terminal_and_restores_it", top_fits_its_terminal_and_restores_it),
+    ("top_draws_again_when_it_continues", top_draws_again_when_it_continues),
     ("concurrent_commands_get_their_own_files", concurrent_commands_get_their_own_files),
     ("command_rejects_the_answer_to_another_request", command_rejects_the_answer_to_another_request),
 ];
@@ -461,38 +463,87 @@ fn top_shows_that_a_program_hangs_or_ended() {
 fn top_fits_its_terminal_and_restores_it() {
     let (place, shm) = (TestFolders::new(), tempfile::tempdir_in("/dev/shm").unwrap());
     let program = start_with_live_file(&place, shm.path().to_str().unwrap());
-    let mut terminal = fs::File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
-    grantpt(&terminal).unwrap();
-    unlockpt(&terminal).unwrap();
-    let size = Winsize { ws_row: 9, ws_col: 40, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&terminal, size).unwrap();
-    let name = ptsname(&terminal, Vec::new()).unwrap();
-    let end = fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let mut command = Command::new(KINETO);
-    command.args(["top", &pid_of(&program), "--interval", "0.1"]).stdin(Stdio::null()).stdout(end);
-    let mut watching = command.spawn().unwrap();
-    drop(command);
-    let mut shown = Vec::new();
-    let mut read_until = |is_enough: &dyn Fn(&str) -> bool| loop {
-        let text = String::from_utf8_lossy(&shown).into_owned();
-        let mut part = [0; 1024];
-        match terminal.read(&mut part) {
-            _ if is_enough(&text) => return text,
-            // A terminal that no process has open any more cannot be read.
-            Ok(0) | Err(_) => return text,
-            Ok(read) => shown.extend(&part[..read]),
-        }
-    };
-    let text = read_until(&|text| text.matches("process ").count() >= 2);
+    let mut watching = WatchedTop::start(&["top", &pid_of(&program), "--interval", "0.1"]);
+    let text = watching.read_until(|text| text.matches("process ").count() >= 2);
     let tables: Vec<_> = text.split("\u{1b}[H\u{1b}[2J").collect();
     assert_eq!(tables[0], "\u{1b}[?1049h", "{text:?}");
     assert!(tables[2].lines().count() <= 8 && tables[2].lines().all(|line| line.chars().count() <= 40), "{text:?}");
     assert!(tables[2].lines().any(|line| line.ends_with('…')), "{text:?}");
-    kill_process(Pid::from_raw(watching.id().cast_signed()).unwrap(), Signal::INT).unwrap();
-    let text = read_until(&|_| false);
+    watching.send(Signal::INT);
+    let text = watching.read_until(|_| false);
     assert!(text.ends_with("\u{1b}[?1049l"), "{text:?}");
-    assert_eq!(watching.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
+    assert_eq!(watching.command.wait().unwrap().signal(), Some(Signal::INT.as_raw()));
     program.end();
+}
+
+fn top_draws_again_when_it_continues() {
+    let (place, shm) = (TestFolders::new(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let program = start_with_live_file(&place, shm.path().to_str().unwrap());
+    // No second reading during the test.
+    let mut watching = WatchedTop::start(&["top", &pid_of(&program), "--interval", "3600"]);
+    watching.read_until(|text| text.contains("process ") && text.contains("  span"));
+    for (stop, enter) in [(Signal::TSTP, "\u{1b}[?1049h"), (Signal::STOP, "")] {
+        watching.shown.clear();
+        watching.send(stop);
+        wait_until(|| watching.is_stopped());
+        watching.send(Signal::CONT);
+        let text = watching.read_until(|text| text.contains("process ") && text.contains("  span"));
+        let left = if stop == Signal::TSTP { "\u{1b}[?1049l" } else { "" };
+        assert!(text.starts_with(&format!("{left}{enter}\u{1b}[H\u{1b}[2J")), "{stop:?}: {text:?}");
+        assert!(text.contains("process ") && text.contains("  span"), "{stop:?}: {text:?}");
+    }
+    watching.send(Signal::TERM);
+    assert_eq!(watching.command.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+    program.end();
+}
+
+/// `kineto top` in a terminal of its own.
+struct WatchedTop {
+    command: Child,
+    terminal: fs::File,
+    shown: Vec<u8>,
+}
+
+impl WatchedTop {
+    fn start(arguments: &[&str]) -> WatchedTop {
+        let terminal = fs::File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap());
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let size = Winsize { ws_row: 9, ws_col: 40, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal, size).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let end = fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let mut command = Command::new(KINETO);
+        command.args(arguments).stdin(Stdio::null()).stdout(end);
+        WatchedTop { command: command.spawn().unwrap(), terminal, shown: Vec::new() }
+    }
+
+    fn send(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.command.id().cast_signed()).unwrap(), signal).unwrap();
+    }
+
+    /// Reads until a text is shown, until the command has ended, or for a minute.
+    fn read_until(&mut self, is_enough: impl Fn(&str) -> bool) -> String {
+        const WAIT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+        loop {
+            let text = String::from_utf8_lossy(&self.shown).into_owned();
+            let mut ready = [PollFd::new(&self.terminal, PollFlags::IN)];
+            if is_enough(&text) || poll(&mut ready, Some(&WAIT)).unwrap() == 0 {
+                return text;
+            }
+            let mut part = [0; 1024];
+            match self.terminal.read(&mut part) {
+                // A terminal that no process has open any more cannot be read.
+                Ok(0) | Err(_) => return text,
+                Ok(read) => self.shown.extend(&part[..read]),
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.command.id())).unwrap();
+        stat.rsplit(") ").next().unwrap().starts_with('T')
+    }
 }
 
 fn concurrent_commands_get_their_own_files() {
