@@ -99,7 +99,7 @@ fn piece_name(piece: &PathPiece<'_>) -> String {
 fn track_text(piece: &PathPiece<'_>) -> String {
     piece.event.map_or_else(String::new, |event| {
         let track = event.track();
-        format!("{}/{}", track.process, track.thread)
+        printable(&format!("{}/{}", track.process, track.thread))
     })
 }
 

@@ -35,6 +35,12 @@ pub(crate) fn run(arguments: &StacksArguments) -> ExitCode {
         Ok(events) => events,
         Err(error) => return print_error(&error),
     };
+    if arguments.locations && !events.has_locations() {
+        print_error(
+            &"stacks have no locations: the trace records none; record spans with KINETO_WITH_LOCATION=1 or \
+              `with_location(true)`, PyTorch with `with_stack=True`",
+        );
+    }
     let stacks = events.stacks(arguments.metric).with_locations(arguments.locations);
     match &arguments.output {
         Some(path) => match stacks.save(path) {

@@ -3,7 +3,7 @@
 use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{BrokenRule, Events};
-use kineto_trace::text::count_with_noun;
+use kineto_trace::text::{count_with_noun, printable};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -56,7 +56,8 @@ fn format_rule(events: &Events, rule: &BrokenRule) -> String {
     let first = rule.first.and_then(|first| events.get(first)).map_or_else(String::new, |event| {
         let track = event.track();
         let at = event.start().since(events.window().0);
-        format!("first: `{}` on {}/{}, {at} ns after the start; ", event.name(), track.process, track.thread)
+        let (name, track) = (printable(event.name()), printable(&format!("{}/{}", track.process, track.thread)));
+        format!("first: `{name}` on {track}, {at} ns after the start; ")
     });
     format!("  {reader} {effect}: {problem}{count}\n    {first}to do: {remedy}")
 }

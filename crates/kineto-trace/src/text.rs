@@ -31,10 +31,12 @@ pub fn printable(text: &str) -> String {
     text.replace(is_unprintable, " ")
 }
 
-/// Returns whether a character is a control character, a mark of direction, a line separator or a byte order mark.
-fn is_unprintable(c: char) -> bool {
+/// Returns whether a character is a control character, a mark of direction, a line separator or invisible.
+pub(crate) fn is_unprintable(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Returns the last character boundary of `text` up to `max`.
@@ -78,6 +80,7 @@ mod tests {
     #[test]
     fn printable_text_has_no_control_or_direction() {
         assert_eq!(printable("a\u{1b}[2J\u{202e}b\u{2066}c\u{feff}\n ä"), "a [2J b c   ä");
+        assert_eq!(printable("a\u{200b}b\u{2060}c\u{ad}d\u{e0041}e\u{180e}f 漢é"), "a b c d e f 漢é");
     }
 
     #[test]

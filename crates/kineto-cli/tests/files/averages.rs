@@ -31,6 +31,14 @@ fn stacks_are_printed_or_written() {
     let written = run(&["stacks", path, "--metric", "self_cuda_time_total", "-o", file.to_str().unwrap()]);
     assert_eq!(written, (String::new(), String::new(), Some(0)));
     assert_eq!(fs::read_to_string(file).unwrap(), "train 10\n");
+    let (out, errors, status) = run(&["stacks", path, "--locations"]);
+    assert_eq!((out.as_str(), status), ("train 2\ntrain;cudaLaunchKernel 2\n", Some(0)));
+    assert!(errors.starts_with("stacks have no locations: ") && errors.contains("KINETO_WITH_LOCATION=1"), "{errors}");
+    let text = fs::read_to_string(&whole).unwrap();
+    let located = folder.path().join("located.json");
+    fs::write(&located, text.replace(r#""dur":4"#, r#""dur":4,"args":{"location":"src/main.rs:7"}"#)).unwrap();
+    let (out, errors, _) = run(&["stacks", located.to_str().unwrap(), "--locations"]);
+    assert!(out.starts_with("train_(src/main.rs:7) 2\n") && errors.is_empty(), "{out}{errors}");
     let (_, errors, status) = run(&["stacks", cut.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("cut off at byte"), "{errors}");
 }

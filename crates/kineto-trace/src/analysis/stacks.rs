@@ -5,6 +5,7 @@ use super::events::{Event, Events, values};
 use super::relations::{Attribution, Forest, Nesting};
 use crate::error::{Error, ErrorKind};
 use crate::hash::HashMap;
+use crate::text::is_unprintable;
 use crate::write::file;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -54,9 +55,19 @@ impl Events {
     /// Returns the folded stacks of all operations and API calls. They are computed when they are written.
     ///
     /// A stack consists of an operation and the spans and interpreter functions around it on its thread, in order of
-    /// their starts. If an operation recorded a `Call stack`, that is at the root. White space and `;` in a frame become `_`.
+    /// their starts. If an operation recorded a `Call stack`, that is at the root. White space, `;` and characters that a
+    /// terminal does not show become `_`.
     pub fn stacks(&self, metric: StackMetric) -> FoldedStacks<'_> {
         FoldedStacks { events: self, metric, with_locations: false }
+    }
+
+    /// Returns whether frames of [`stacks`](Events::stacks) have source locations: arguments of spans, call stacks, or functions of
+    /// an interpreter, whose names contain them.
+    pub fn has_locations(&self) -> bool {
+        let has_location = |event: Event<'_>| {
+            event.is_python_function() || event.exact_arg("location").is_some() || event.stack().next().is_some()
+        };
+        self.iter().filter(Event::is_slice).any(has_location)
     }
 
     /// Writes the folded stacks of all operations to a file; torch's `export_stacks`.
@@ -113,7 +124,8 @@ impl FoldedStacks<'_> {
                 if !line.is_empty() {
                     line.push(';');
                 }
-                line.extend(frame.chars().map(|c| if c == ';' || c.is_whitespace() { '_' } else { c }));
+                let is_separator = |c: char| c == ';' || c.is_whitespace() || is_unprintable(c);
+                line.extend(frame.chars().map(|c| if is_separator(c) { '_' } else { c }));
             }
             let time = lines.entry(line).or_default();
             *time = time.saturating_add(ns);

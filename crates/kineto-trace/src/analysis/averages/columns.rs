@@ -1,7 +1,7 @@
 //! The columns of a printed table: cells are truncated and aligned.
 
 use super::Average;
-use std::borrow::Cow;
+use crate::text::printable;
 use std::fmt;
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl<'a> Column<'a> {
     pub(super) fn first_line(&self, row: &Average) -> String {
         let text = (self.cell)(row);
         let text = if self.is_multi_line() { text.lines().next().unwrap_or("") } else { &text };
-        self.align_text(&self.truncate_text(&escape_control_chars(text)))
+        self.align_text(&self.truncate_text(&printable(text)))
     }
 
     /// Returns the number of lines of a cell that may have several; 0 for other cells.
@@ -90,7 +90,7 @@ impl<'a> Column<'a> {
     /// Returns one line of a cell; empty if there is no such line.
     pub(super) fn cell_line(&self, row: &Average, at: usize) -> String {
         let text = if self.is_multi_line() { (self.cell)(row) } else { String::new() };
-        self.align_text(&self.truncate_text(&escape_control_chars(text.lines().nth(at).unwrap_or(""))))
+        self.align_text(&self.truncate_text(&printable(text.lines().nth(at).unwrap_or(""))))
     }
 
     fn align_text(&self, text: &str) -> String {
@@ -113,18 +113,6 @@ impl<'a> Column<'a> {
             _ => text.to_owned(),
         }
     }
-}
-
-/// Escapes control characters, which a terminal would interpret.
-pub(super) fn escape_control_chars(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::new();
-    for each in text.chars() {
-        if each.is_control() { shown.extend(each.escape_default()) } else { shown.push(each) }
-    }
-    Cow::Owned(shown)
 }
 
 impl fmt::Debug for Column<'_> {
