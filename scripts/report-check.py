@@ -5,7 +5,7 @@
 
 KINETO is the command. Each TRACE gets a page, which must load without errors and without requests, show the figures of `kineto summary
 --json`, have headings and tables in its accessibility tree, obey the keyboard, paint what a search finds, and fit a window of 400 pixels.
-Small traces made here get pages too: of one trace, of several, and of none of its slices. With --pictures, pictures of each page in light
+Small traces made here get pages too: of one trace, of several, of none of its slices, and of 200 days. With --pictures, pictures of each page in light
 and dark colors are written; with --cover, a picture of the top of the last page. Prints a line for each trace; the exit status is 1 if a check failed, and 3 without chromium.
 """
 import argparse
@@ -175,11 +175,24 @@ def resize(browser, height=900, width=1280, is_mobile=False):
     browser.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=is_mobile)
 
 
+# Returns captions that are not in view at the left or the right end of their table.
+CAPTIONS = """[...document.querySelectorAll('.scroll')].flatMap(part => [0, part.scrollWidth].map(at => {
+  part.scrollLeft = at;
+  const [caption, view] = [part.querySelector('caption span'), part.getBoundingClientRect()];
+  const place = caption.getBoundingClientRect();
+  const isCut = part.clientWidth && (place.left < view.left - 1 || place.right > view.left + part.clientWidth + 1 || caption.scrollWidth > caption.clientWidth + 1);
+  part.scrollLeft = 0;
+  return isCut ? caption.textContent : null;
+})).filter(Boolean)"""
+
+
 def check_narrow(page):
     """In a narrow window, wide parts scroll, and not the page; most of the timeline is time."""
     resize(page.browser, width=400)
     wide, window = page.value("[document.documentElement.scrollWidth, innerWidth]")
     page.check(wide <= window, f"the page is {wide} px wide in a window of {window} px")
+    outside = page.value(CAPTIONS)
+    page.check(not outside, f"captions of tables are cut: {outside}")
     shares = page.value("charts.filter(it => it.element.isConnected).slice(0, 3).map(it => { it.painted = undefined; return it.gutter / it.scroller.clientWidth })")
     page.check(all(share <= 0.31 for share in shares), f"labels take {shares} of the timeline")
     resize(page.browser)
@@ -331,13 +344,23 @@ def check_empty_selection(browser, kineto, folder):
     return page
 
 
+def check_long_trace(browser, kineto, folder):
+    """Checks that the page of a trace of 200 days tells how coarse its starts are."""
+    (folder / "long.json").write_text(made_trace([("cpu_op", "first", 1, 0, 1), ("cpu_op", "last", 1, 200 * 86_400e6, 1)]))
+    subprocess.run([kineto, "report", folder / "long.json"], check=True, capture_output=True)
+    page = Page(browser, folder / "long.html")
+    lead = page.value("document.querySelector('[id$=-timeline] .lead').textContent")
+    page.check(lead.endswith("starts are rounded to 2 ns."), f"a trace of 200 days: {lead!r}")
+    return page
+
+
 def check_made_pages(browser, kineto, folder):
     failures = []
-    for check in (check_made_trace, check_several_traces, check_empty_selection):
+    for check in (check_made_trace, check_several_traces, check_empty_selection, check_long_trace):
         page = check(browser, kineto, folder)
         faults = page.value("window.faults")
         failures += [*page.failures, *(f"errors: {fault}" for fault in faults)]
-    print("traces made here: one, several, and none of its slices")
+    print("traces made here: one, several, none of its slices, and 200 days")
     for failure in failures:
         print(f"  FAULT: {failure}")
     return not failures

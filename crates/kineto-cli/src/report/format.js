@@ -114,7 +114,7 @@ function scrolling(kind, label, ...children) {
 // `options.sorted` is the title of the column by which it is sorted first.
 function table(caption, columns, rows, options = {}) {
   const body = make("tbody");
-  const element = make("table", { class: options.class }, make("caption", null, caption));
+  const element = make("table", { class: options.class }, make("caption", null, make("span", null, caption)));
   const head = make("tr");
   const cell = (column, row, index) => {
     const shown = column.show ? column.show(row) : column.value(row);

@@ -195,13 +195,15 @@ function timelineOf(trace, id, timeline) {
   const listed = timeline.start.length;
   const merged = rows.reduce((sum, row) => sum + row.merged, 0);
   const lead = merged ? `${plural(listed, "slice")} of ${count(listed + merged)} are listed, the longest of each track. The strip at the foot of a track shows how dense the ${count(merged)} others are.` : `All ${plural(listed, "slice")}.`;
+  // Numbers of the page have 53 bits: 104 days of nanoseconds.
+  const rounded = timeline.span > Number.MAX_SAFE_INTEGER ? ` In a trace of more than 104 days, starts are rounded to ${2 ** (Math.floor(Math.log2(timeline.span)) - 52)} ns.` : "";
   const columns = [
     { title: "track", name: true, value: (row) => row.name },
     { title: "process or device", value: (row) => row.process },
     { title: "listed slices", numeric: true, value: (row) => row.start.length, show: (row) => count(row.start.length) },
     { title: "merged slices", numeric: true, value: (row) => row.merged, show: (row) => count(row.merged) },
   ];
-  return card(`${id}-timeline`, "Timeline", lead, timeline.element, make("details", null, make("summary", null, "Tracks as a table"), table("Tracks of the timeline", columns, rows, { sortable: true })),
+  return card(`${id}-timeline`, "Timeline", lead + rounded, timeline.element, make("details", null, make("summary", null, "Tracks as a table"), table("Tracks of the timeline", columns, rows, { sortable: true })),
     make("details", null, make("summary", null, "Longest slices as a table"), longestSlices(timeline)));
 }
 
