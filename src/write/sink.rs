@@ -302,9 +302,9 @@ mod tests {
 
     #[test]
     fn messages_name_a_writer_without_its_url() {
-        let (mut sinks, writers, notes) = (Sinks::default(), Writers::default(), Notes::default());
+        let (mut sinks, writers) = (Sinks::default(), Writers::default());
         sinks.register(Writers::SCHEME, Arc::new(writers.clone())).unwrap();
-        let url = writers.add(Box::new(Noted(notes.clone())));
+        let url = writers.add(Box::new(Noted(Notes::default())));
         let full = sinks.save(&url, 1, |_| Err(io::Error::other("the disk is full"))).unwrap_err();
         let advice = "see why the writer fails, or save to a file";
         assert_eq!(full.to_string(), format!("cannot write the writer's trace: the disk is full; {advice}"));
