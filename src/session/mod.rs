@@ -293,10 +293,21 @@ impl Session {
     /// Locks the recording's state when all pending snapshots are taken, and all parts that have ended with steps.
     fn lock_after_snapshots(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
         loop {
-            self.pending_snapshots.take_all();
             self.spill.take_cuts(self);
+            let state = self.lock_without_snapshots()?;
+            if !self.spill.has_cuts() {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Locks the recording's state when all pending snapshots are taken: their records are still in memory.
+    fn lock_without_snapshots(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
+        loop {
+            self.pending_snapshots.take_all();
             let state = self.recording.lock_state()?;
-            if self.pending_snapshots.is_empty() && !self.spill.has_cuts() {
+            // A thread may have added one before the lock.
+            if self.pending_snapshots.is_empty() {
                 return Ok(state);
             }
         }

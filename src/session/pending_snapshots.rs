@@ -73,3 +73,40 @@ impl PendingSnapshots {
         self.all.lock().retain(|pending| !Arc::ptr_eq(pending, snapshot));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Overflow, Split};
+    use crate::session::Session;
+
+    #[test]
+    fn dump_is_whole_if_a_part_is_taken_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        (config.overflow, config.split) = (Overflow::Spill, Some(Split::Steps(1)));
+        config.spill_folder = Some(folder.path().to_owned());
+        let session = Session::with_limit(64 << 20, config);
+        session.start().unwrap();
+        session.record_instants(10);
+        let pending = &session.pending_snapshots;
+        let first = pending.add(&session.recording).unwrap();
+        let is_taken = first.trace.lock().unwrap();
+        session.spill.end_step(&session.recorder);
+        let dump = std::thread::scope(|scope| {
+            scope.spawn(|| session.spill.take_cuts(&session));
+            // The thread that takes the part knows the first snapshot, and waits for it.
+            while Arc::strong_count(&first) < 3 {
+                std::thread::yield_now();
+            }
+            let second = pending.add(&session.recording).unwrap();
+            drop(is_taken);
+            second
+        });
+        while session.spill.has_cuts() {
+            std::thread::yield_now();
+        }
+        let events = [first, dump].map(|pending_dump| pending.take_trace(&pending_dump).unwrap().stats().events);
+        assert_eq!((events, session.stop().unwrap().stats().events), ([10; 2], 0));
+    }
+}

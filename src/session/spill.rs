@@ -350,8 +350,6 @@ impl SpilledRecording {
         if end == PartEnd::Step && !self.has_cuts() {
             return TakenPart::TakenBefore;
         }
-        // Their records are still in memory.
-        session.pending_snapshots.take_all();
         let is_current = || session.spill.current().is_some_and(|current| Arc::ptr_eq(&current, self));
         let mut is_cut = false;
         let end = || {
@@ -359,7 +357,10 @@ impl SpilledRecording {
             is_cut = cut.is_some();
             cut.unwrap_or_else(clock::now)
         };
-        let Some(trace) = session.recording.take_segment(is_current, end) else { return TakenPart::RecordingEnded };
+        let Ok(mut state) = session.lock_without_snapshots() else { return TakenPart::RecordingEnded };
+        let taken = session.recording.take_segment(&mut state, is_current, end);
+        drop(state);
+        let Some(trace) = taken else { return TakenPart::RecordingEnded };
         if (is_cut || !is_enough) && !trace.has_new_records() {
             return TakenPart::Empty;
         }

@@ -1,6 +1,7 @@
 //! Tests of sessions.
 
 use super::*;
+use crate::buffer::{Head, Tag, Writer};
 
 impl Session {
     /// Returns a session without a layer.
@@ -9,9 +10,28 @@ impl Session {
     }
 
     fn with_config(config: Config) -> Arc<Session> {
-        let recorder = Arc::new(Recorder::for_tests());
+        Session::with_recorder(Recorder::for_tests(), config)
+    }
+
+    /// Returns a session that evicts its oldest records beyond that many bytes.
+    pub(super) fn with_limit(bytes_max: u64, config: Config) -> Arc<Session> {
+        Session::with_recorder(Recorder::with_limit(bytes_max, true), config)
+    }
+
+    fn with_recorder(recorder: Recorder, config: Config) -> Arc<Session> {
         let collectors = CollectorSet::new(vec![], vec![]);
-        Session::new(recorder, config, SessionOptions::default(), Sinks::default(), collectors)
+        Session::new(Arc::new(recorder), config, SessionOptions::default(), Sinks::default(), collectors)
+    }
+
+    /// Records so many events in a chunk of their own.
+    pub(super) fn record_instants(&self, count: u64) {
+        let chunk = self.recorder.open_chunk(self.recorder.epoch()).unwrap();
+        let writer = Writer::for_chunk(&chunk);
+        for _ in 0..count {
+            let words = [crate::clock::now().0, 0, 0];
+            writer.put_record(writer.next_slot_id().unwrap(), Head::new(Tag::Instant, 0, 0), words, &[]);
+        }
+        self.recorder.retire_chunk(chunk);
     }
 }
 

@@ -62,16 +62,16 @@ impl SessionRecording {
     /// `is_current` means. `end` returns the time, which must not lie ahead.
     pub(in crate::session) fn take_segment(
         &self,
+        state: &mut RecordingState,
         is_current: impl FnOnce() -> bool,
         end: impl FnOnce() -> Ticks,
     ) -> Option<Trace> {
         let _own = InternalAllocGuard::begin();
-        self.recorder.gather_losses();
-        let mut state = self.lock_state().ok()?;
         self.check_process().ok()?;
         if !matches!(state.phase, SessionPhase::Recording) || !is_current() {
             return None;
         }
+        self.recorder.gather_losses();
         // Records of collectors come first: the slices of their calls are in the part, or in an earlier one. If the part ends
         // with a step, they may also be in the next.
         let moved = self.collectors.take_records();
@@ -81,8 +81,8 @@ impl SessionRecording {
         let mut taken = self.recorder.snapshot(Some(until));
         // For the same reason as chunks that begin later.
         taken.drop_unnamed_payloads();
-        let trace = self.build_snapshot(&mut state, taken, Extent::Moved(moved, until)).ok()?;
-        self.note_part_losses(&state, &trace);
+        let trace = self.build_snapshot(state, taken, Extent::Moved(moved, until)).ok()?;
+        self.note_part_losses(state, &trace);
         state.reports = Reports::default();
         // Windows contain their ends.
         state.moved_until = Some(Ticks(until.0.saturating_add(1)));
