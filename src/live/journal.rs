@@ -31,6 +31,8 @@ struct JournalState {
     compact_at: usize,
     /// Compactions that freed little.
     backoff: Backoff,
+    /// Whether the last entries had no room in as many slots as it may have.
+    is_full: bool,
 }
 
 /// The entries of one generation.
@@ -86,7 +88,7 @@ impl Journal {
     /// Creates a journal of at most so many slots of a file.
     pub(super) fn new(file: &'static SlotFile, slots_max: usize) -> Journal {
         let text = JournalText::new(0, slots_max / 2);
-        let state = JournalState { text, compact_at: LEAST_GROWTH, backoff: Backoff::new() };
+        let state = JournalState { text, compact_at: LEAST_GROWTH, backoff: Backoff::new(), is_full: false };
         Journal { file, state: Mutex::new(state), is_copied: AtomicBool::new(false) }
     }
 
@@ -99,12 +101,14 @@ impl Journal {
         let words: usize = entries.clone().map(Vec::len).sum();
         let removals = entries.clone().filter_map(|entry| entry.first()).filter(|first| entry_kind(**first).1).count();
         let mut state = self.lock();
-        let text = &mut state.text;
+        let text = &state.text;
         let (before, mut count) = (text.length, 0);
         let left = if are_large { SLOTS_FOR_SMALL } else { usize::from(removals == 0) * SLOTS_FOR_REMOVALS };
         let slots_max = text.slots_max.saturating_sub(left);
         let mut entries = entries.inspect(|_| count += 1);
         let may_fit = before + words <= slots_max * SLOT_WORDS;
+        state.is_full = !may_fit;
+        let text = &mut state.text;
         let fits = may_fit && entries.all(|entry| text.write(self.file, slots_max, entry.iter().copied()));
         if fits {
             text.entries += count;
@@ -116,6 +120,11 @@ impl Journal {
             state.compact_at = 0;
         }
         fits
+    }
+
+    /// Returns whether the last entries had no room in as many slots as it may have.
+    pub(super) fn is_full(&self) -> bool {
+        self.lock().is_full
     }
 
     /// Copies the entries that were not replaced, if the others are many.
@@ -280,4 +289,4 @@ impl JournalText {
 
 #[cfg(test)]
 #[cfg(all(target_os = "linux", not(miri)))]
-mod tests;
+pub(super) mod tests;

@@ -4,12 +4,14 @@
 //! anchors, large payloads, records that outlived their chunk, and the tables of collectors, whose blocks are copied to slots.
 //! Everything is a plain store to memory that the kernel keeps when the process is killed. `segment::live` reads the file.
 //!
-//! The file lives as long as its [`LiveFile`]: while the recording runs, then as long as its trace, and until that is saved.
+//! The file lives while the recording runs, then as long as its [`LiveOwner`], which is part of the trace, and until that is saved.
 
 mod journal;
 mod layout;
 mod queue;
 
+#[cfg(all(test, target_os = "linux", not(miri)))]
+pub(crate) use journal::tests::read_entries;
 pub(crate) use layout::{JournalEntry, JournalKind, LiveHeader, journal_entries};
 
 use crate::buffer::{SLOT_WORDS, SlotFile, SlotUse};
@@ -23,14 +25,15 @@ use kineto_trace::fallible::List;
 use queue::{Backoff, EntryQueue};
 use std::fs;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How the names of live files end.
 pub(crate) const EXTENSION: &str = "klive";
 
-/// A live file. It is removed when this is dropped.
+/// A live file. It is removed when this or its [`LiveOwner`] is dropped.
 #[derive(Debug)]
 pub(crate) struct LiveFile {
     path: PathBuf,
@@ -42,14 +45,29 @@ pub(crate) struct LiveFile {
     /// Whether entries were lost since all of them were noted again, and when that may be done.
     has_lost: AtomicBool,
     backoff: Mutex<Backoff>,
-    is_removed: AtomicBool,
-    /// Whether its trace could not be written, so that the file stays.
-    is_unsaved: AtomicBool,
-    /// Whether nothing else has some of its records, so that it stays.
-    is_kept: AtomicBool,
+    /// A [`FileFate`].
+    fate: AtomicU8,
     /// How many entries could neither be noted nor queued, that were not reported yet.
     missed: AtomicU64,
 }
+
+/// What becomes of a live file. One state, because two threads may decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum FileFate {
+    /// It is removed with its trace.
+    Removable,
+    /// Its trace could not be written, so that it stays unless that succeeds later.
+    Unsaved,
+    /// Nothing else has some of its records, so that it stays.
+    Kept,
+    Removed,
+}
+
+/// The owner of the live file of a recording that has ended: removes it when dropped, or keeps it if its trace could not be written. Other
+/// threads may still have the file.
+#[derive(Debug)]
+pub(crate) struct LiveOwner(Arc<LiveFile>);
 
 /// What a live file lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +76,8 @@ pub(crate) struct LiveGaps {
     pub(crate) entries: u64,
     /// The chunks and blocks that were refused since the last call.
     pub(crate) slots: u64,
+    /// Whether the journal has as many slots as it may have.
+    pub(crate) is_journal_full: bool,
     /// Whether there is room again after entries were lost: all are to be noted again.
     pub(crate) has_room_again: bool,
 }
@@ -163,9 +183,7 @@ impl LiveFile {
             large: EntryQueue::new(),
             has_lost: AtomicBool::new(false),
             backoff: Mutex::new(Backoff::new()),
-            is_removed: AtomicBool::new(false),
-            is_unsaved: AtomicBool::new(false),
-            is_kept: AtomicBool::new(false),
+            fate: AtomicU8::new(FileFate::Removable as u8),
             missed: AtomicU64::new(0),
         }))
     }
@@ -248,40 +266,64 @@ impl LiveFile {
             }
         }
         let entries = self.missed.swap(0, Ordering::Relaxed) + self.small.count() + self.large.count();
-        LiveGaps { entries, slots: self.file.take_refused(), has_room_again }
+        LiveGaps { entries, slots: self.file.take_refused(), is_journal_full: self.journal.is_full(), has_room_again }
     }
 
     /// Removes the file, unless it is kept: its trace has been written, or is not wanted.
     pub(crate) fn remove_file(&self) {
-        if !self.is_kept.load(Ordering::Acquire) && self.file.is_own() && !self.is_removed.swap(true, Ordering::Relaxed)
-        {
+        if self.file.is_own() && self.decide_fate(FileFate::Removed) {
             let _ = fs::remove_file(&self.path);
         }
     }
 
     /// Notes that the trace could not be written: the file stays unless it is written later.
     pub(crate) fn set_unsaved(&self) {
-        self.is_unsaved.store(true, Ordering::Relaxed);
+        self.decide_fate(FileFate::Unsaved);
+    }
+
+    /// Changes what becomes of the file, unless it is kept or removed; returns whether this call has changed it.
+    fn decide_fate(&self, fate: FileFate) -> bool {
+        let is_open = |now: u8| (now < FileFate::Kept as u8).then_some(fate as u8);
+        self.fate.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_open).is_ok()
+    }
+
+    fn has_fate(&self, fate: FileFate) -> bool {
+        self.fate.load(Ordering::Acquire) == fate as u8
     }
 
     /// Returns whether the file is kept.
     pub(crate) fn is_kept(&self) -> bool {
-        self.is_kept.load(Ordering::Acquire)
+        self.has_fate(FileFate::Kept)
     }
 
     /// Keeps the file and all that is in it now, because nothing else has some of its records; returns whether it is kept.
+    ///
+    /// A process keeps one file: if its traces cannot be written, memory is short.
     pub(crate) fn keep(&self) -> bool {
+        static HAS_KEPT: fork::Own<bool> = fork::Own::of_first(false);
+        if !self.file.is_own() {
+            return self.is_kept();
+        }
+        let mut has_kept = HAS_KEPT.lock();
         if self.is_kept() {
             return true;
         }
-        if self.is_removed.load(Ordering::Relaxed) || !self.file.is_own() || !claim_keeping() {
+        if *has_kept || !self.decide_fate(FileFate::Kept) {
             return false;
         }
-        self.is_kept.store(true, Ordering::Release);
+        *has_kept = true;
+        drop(has_kept);
         self.file.keep();
         let path = self.path.display();
         diag!(Warning, "live", "the records that were not written are in {path}; run `kineto repair {path}`");
         true
+    }
+
+    /// Removes the file, or keeps it if its trace could not be written.
+    fn settle(&self) {
+        if !self.has_fate(FileFate::Unsaved) || !self.keep() {
+            self.remove_file();
+        }
     }
 
     /// Takes a slot for a block of packed records; `None` if all slots are in use.
@@ -291,22 +333,32 @@ impl LiveFile {
     }
 }
 
-/// Returns whether the process has kept no live file yet; the caller keeps one now. If its traces cannot be written, memory is
-/// short, and one file is enough.
-fn claim_keeping() -> bool {
-    static HAS_KEPT: fork::Own<bool> = fork::Own::of_first(false);
-    !std::mem::replace(&mut *HAS_KEPT.lock(), true)
-}
-
 impl Drop for LiveFile {
     fn drop(&mut self) {
-        if self.is_unsaved.load(Ordering::Relaxed) {
-            self.keep();
-        }
-        if !self.is_kept.load(Ordering::Relaxed) {
-            self.remove_file();
+        self.settle();
+        if !self.is_kept() {
             self.file.close();
         }
+    }
+}
+
+impl LiveOwner {
+    pub(crate) fn new(file: Arc<LiveFile>) -> LiveOwner {
+        LiveOwner(file)
+    }
+}
+
+impl Deref for LiveOwner {
+    type Target = LiveFile;
+
+    fn deref(&self) -> &LiveFile {
+        &self.0
+    }
+}
+
+impl Drop for LiveOwner {
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 
@@ -351,4 +403,40 @@ fn program() -> String {
     let name = process::program_name();
     let fitting = |char: char| if char.is_ascii_alphanumeric() || "._".contains(char) { char } else { '_' };
     name.chars().map(fitting).take(LONGEST).collect()
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_is_either_kept_or_removed() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let create = || LiveFile::create(folder.path(), 1 << 20).unwrap();
+        let removed = create();
+        removed.remove_file();
+        removed.set_unsaved();
+        assert!(!removed.keep() && !removed.path().exists());
+        loop {
+            let file = create();
+            let start = std::sync::Barrier::new(2);
+            let is_kept = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    file.remove_file();
+                });
+                start.wait();
+                file.keep()
+            });
+            assert_eq!((is_kept, file.is_kept()), (file.path().exists(), is_kept));
+            if is_kept {
+                break;
+            }
+        }
+        let unsaved = create();
+        unsaved.set_unsaved();
+        assert!(!unsaved.keep(), "a process keeps one file");
+        drop(LiveOwner::new(unsaved.clone()));
+        assert!(!unsaved.path().exists());
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{RecordedPart, Recorder};
 use crate::encoding::Encoded;
-use crate::live::{JournalKind, LiveFile};
+use crate::live::{JournalKind, LiveFile, LiveOwner};
 use crate::time::Ticks;
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ impl Recorder {
     }
 
     /// Returns the live file of the recording, which has ended.
-    pub(crate) fn take_live(&self) -> Option<Arc<LiveFile>> {
+    pub(crate) fn take_live(&self) -> Option<LiveOwner> {
         let file = self.live().replace(None);
-        file.inspect(|_| self.pool().set_file(None))
+        file.inspect(|_| self.pool().set_file(None)).map(LiveOwner::new)
     }
 
     /// Notes all callsites, the lanes that have records in the file or may add some, and the records that outlived their chunks.

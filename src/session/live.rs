@@ -24,7 +24,7 @@ impl LiveControl {
     /// Compacts the file's journal if that is due, and reports once that the file lacks something.
     pub(super) fn maintain(&self, recorder: &Recorder) {
         let Some(live) = recorder.live().current() else { return };
-        let LiveGaps { entries, slots, has_room_again } = live.maintain();
+        let LiveGaps { entries, slots, is_journal_full, has_room_again } = live.maintain();
         if has_room_again {
             recorder.note_tables();
             if let Some(session) = &self.session.get().and_then(Weak::upgrade) {
@@ -34,12 +34,21 @@ impl LiveControl {
         if entries + slots > 0 && !self.is_reported.swap(true, Ordering::Relaxed) {
             let missed = count_with_noun(entries + slots, "part");
             let path = live.path().display();
-            diag!(
-                Warning,
-                "live",
-                "{path} lacks {missed} of the recording so far, which a killed process would lose: its folder is full; \
-                 free it, or lower BUFFER_LIMIT_MB"
-            );
+            if is_journal_full && slots == 0 {
+                diag!(
+                    Warning,
+                    "live",
+                    "{path} lacks {missed} of the recording so far, which a killed process would lose: its journal is full; \
+                     raise BUFFER_LIMIT_MB"
+                );
+            } else {
+                diag!(
+                    Warning,
+                    "live",
+                    "{path} lacks {missed} of the recording so far, which a killed process would lose: its folder is full; \
+                     free it, or lower BUFFER_LIMIT_MB"
+                );
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::SiteDescription;
 use crate::encoding::encoded;
 use crate::fields::Word;
-use crate::live::{JournalKind, LiveFile};
+use crate::live::{JournalKind, LiveFile, LiveOwner};
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
 use kineto_trace::fallible::List;
@@ -30,7 +30,7 @@ pub(crate) struct Recorded {
     large_payloads: HashMap<u64, Arc<LargePayload>>,
     owner: Option<Arc<Recorder>>,
     /// The live file that holds these records, until they are written.
-    live: Option<Arc<LiveFile>>,
+    live: Option<Arc<LiveOwner>>,
     /// The live file that holds the records of a part while the recording continues.
     shared_live: Weak<LiveFile>,
     /// Whether slices may overlap, which only a walk over all of them can tell.
@@ -94,7 +94,7 @@ impl Recorded {
             large_payloads: taken.large_payloads.into_iter().collect(),
             owner: owned.then(|| owner.clone()),
             shared_live: owner.live().current().as_ref().map_or_else(Weak::new, Arc::downgrade),
-            live: if owned { owner.take_live() } else { None },
+            live: if owned { owner.take_live().map(Arc::new) } else { None },
             disorder: owner.may_overlap(),
             late: if owned { late } else { 0 },
             evicted: taken.evicted,
@@ -137,7 +137,7 @@ impl Recorded {
     }
 
     /// Returns the live file that holds these records, if there is one.
-    pub(crate) fn live_file(&self) -> Option<&Arc<LiveFile>> {
+    pub(crate) fn live_file(&self) -> Option<&Arc<LiveOwner>> {
         self.live.as_ref()
     }
 

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Returns the entries of a file, as a reader finds them.
-fn read(file: &LiveFile) -> HashMap<(u32, u64), Vec<u8>> {
+/// Returns the entries of a file by their kind and the first number of their key, as a reader finds them.
+pub(crate) fn read_entries(file: &LiveFile) -> HashMap<(u32, u64), Vec<u8>> {
     let bytes = std::fs::read(file.path()).unwrap();
     let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let header = LiveHeader::read(&words).unwrap().unwrap();
@@ -50,7 +50,7 @@ fn journal_stays_small_when_entries_are_replaced() {
         file.remove(JournalKind::LargePayload, (round, 0));
         assert_eq!(file.maintain(), LiveGaps::default(), "{round}");
     }
-    let entries = read(&file);
+    let entries = read_entries(&file);
     assert_eq!((entries.len(), &entries[&(JournalKind::Site as u32, 7)]), (6, &vec![1, 2, 3]));
     assert!(
         (3995..4000_u64).all(|round| entries[&(JournalKind::Retained as u32, round % 5)] == vec![byte(round); 10_000])
@@ -63,11 +63,11 @@ fn entries_without_room_wait_for_it() {
     let put = |key| file.put(JournalKind::LargePayload, (key, 0), |out| out.extend(vec![1; 200 << 10]));
     assert_eq!((0..10).filter(|key| put(*key)).count(), 10, "some wait");
     let waiting = file.maintain().entries;
-    let kept = read(&file).len() as u64;
+    let kept = read_entries(&file).len() as u64;
     assert!(kept >= 4 && waiting == 10 - kept, "{kept} {waiting}");
     // What other records need still fits.
     file.put(JournalKind::Site, (1, 0), |out| out.extend([1]));
-    assert_eq!((file.maintain().entries, read(&file).len() as u64), (waiting, kept + 1));
+    assert_eq!((file.maintain().entries, read_entries(&file).len() as u64), (waiting, kept + 1));
     // Removed entries free space for those that wait, one of which was removed too.
     (0..kept).for_each(|key| file.remove(JournalKind::LargePayload, (key, 0)));
     file.remove(JournalKind::LargePayload, (9, 0));
@@ -75,7 +75,8 @@ fn entries_without_room_wait_for_it() {
     while file.maintain().entries > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let mut found: Vec<_> = read(&file).into_keys().filter(|key| key.0 == JournalKind::LargePayload as u32).collect();
+    let mut found: Vec<_> =
+        read_entries(&file).into_keys().filter(|key| key.0 == JournalKind::LargePayload as u32).collect();
     found.sort_unstable();
     assert_eq!(found, (kept..9).map(|key| (JournalKind::LargePayload as u32, key)).collect::<Vec<_>>());
 }
@@ -123,11 +124,11 @@ fn journal_takes_entries_while_it_is_copied() {
     assert!(file.journal.copy_appended(&mut copy) > 0 && file.journal.copy_appended(&mut copy) == 0);
     assert!(put(1, 3) && put(101, 4));
     file.remove(JournalKind::Site, (100, 0));
-    let kept = read(&file);
+    let kept = read_entries(&file);
     file.journal.replace_by(copy);
     assert_eq!(file.slot_file().header()[GENERATION].load(Ordering::Relaxed), 1);
     assert!(file.journal.lock().text.length < before / 4);
-    let entries = read(&file);
+    let entries = read_entries(&file);
     assert_eq!(entries, kept);
     let value = |key| entries.get(&(JournalKind::Site as u32, key)).map(|value| value[0]);
     assert_eq!([0, 1, 2, 100, 101].map(value), [Some(byte(400)), Some(3), None, None, Some(4)]);
@@ -162,7 +163,7 @@ fn threads_append_while_others_copy_the_journal() {
         }
     });
     assert_eq!(file.maintain(), LiveGaps::default());
-    let entries = read(&file);
+    let entries = read_entries(&file);
     assert_eq!(entries.len() as u64, 2 * (10 + ROUNDS / 100));
     let last = |key: u64| entries[&(JournalKind::Retained as u32, key)].clone();
     assert!((0..20).all(|key| last(key) == (ROUNDS - 10 + key % 10).to_le_bytes()));
