@@ -75,6 +75,7 @@ pub(crate) use records::by_value::RecordsPart;
 pub(crate) use records::collected::{Entry, Role};
 pub use records::layout::{RecordLayout, RecordView, Wait};
 pub use records::names::Name;
+pub(crate) use records::pending::DELIVERY_WAIT;
 pub use records::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };

@@ -83,6 +83,11 @@ impl Switch {
         if keep { self.sink.pauses().end_pause(at) } else { self.sink.pauses().begin_pause(at) }
     }
 
+    /// Forgets the pauses that ended before then: their records have been delivered.
+    pub(crate) fn forget_pauses(&self, before: u64) {
+        self.sink.pauses().forget_before(before);
+    }
+
     /// Ends the recording: the collector is not switched any more. Waits briefly for a thread that is switching it.
     pub(crate) fn end_switching(&self) {
         const PATIENCE: Duration = Duration::from_millis(100);

@@ -45,6 +45,7 @@ use crate::time::Ticks;
 use crossbeam_queue::ArrayQueue;
 use memory_listeners::ListenerSlot;
 use ring::ChunkRing;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -452,6 +453,17 @@ impl Recorder {
         if let Some(before) = due {
             buffers.lanes.drop_ended(before, &buffers.ring.used_lanes(&buffers.pool));
         }
+    }
+
+    /// Returns the horizon, if the newest records are kept.
+    pub(crate) fn horizon(&self) -> Option<Ticks> {
+        self.buffers().ring.horizon()
+    }
+
+    /// Returns the epochs of all records that are kept.
+    pub(crate) fn used_epochs(&self) -> HashSet<u64> {
+        let buffers = self.buffers();
+        buffers.ring.used_epochs(&buffers.pool)
     }
 
     /// Returns how many bytes of complete chunks there are.

@@ -188,6 +188,11 @@ impl RetainedRecords {
         self.records.values().map(|record| record.lane)
     }
 
+    /// Returns the epochs of the records.
+    pub(super) fn epochs(&self) -> impl Iterator<Item = u64> {
+        self.records.values().map(|record| record.epoch)
+    }
+
     /// Sets whether changes are noted in a live file.
     pub(super) fn set_live(&mut self, has_live_file: bool) {
         if std::mem::replace(&mut self.has_live_file, has_live_file) && !has_live_file {

@@ -209,6 +209,15 @@ impl ChunkRing {
         in_chunks.chain(state.retained.lanes()).collect()
     }
 
+    /// Returns the epochs of all records that are kept.
+    pub(super) fn used_epochs(&self, pool: &ChunkPool) -> HashSet<u64> {
+        let mut state = self.lock();
+        state.free_held(pool);
+        let held = state.held.iter().map(|held| &held.chunk);
+        let in_chunks = state.chunks().chain(held).map(|each| each.chunk.epoch());
+        in_chunks.chain(state.retained.epochs()).collect()
+    }
+
     /// Notes all retained records in the live file again.
     pub(super) fn note_retained(&self) {
         let mut state = self.lock();

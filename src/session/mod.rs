@@ -25,6 +25,7 @@ mod spill;
 mod step_times;
 mod steps;
 mod triggers;
+mod window_control;
 
 pub use background::BackgroundSave;
 pub(crate) use claim::OutputClaim;
@@ -72,6 +73,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 use triggers::DumpControl;
+use window_control::WindowControl;
 
 /// One layer's recordings, shared by its guard and profilers.
 #[derive(Debug)]
@@ -133,8 +135,9 @@ impl Session {
         let settings = Arc::new(SessionSettings::new(config));
         let triggers = Arc::new(DumpControl::new(settings.first_config().dumps.clone()));
         let spill = Arc::new(SpillControl::new(settings.first_config().split));
-        let live = Arc::new(LiveControl::default());
-        let duties = Duties { triggers: triggers.clone(), spill: spill.clone(), live: live.clone() };
+        let (live, windows) = (Arc::new(LiveControl::default()), Arc::new(WindowControl::default()));
+        let duties =
+            Duties { triggers: triggers.clone(), spill: spill.clone(), live: live.clone(), windows: windows.clone() };
         let recording = SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, duties);
         let (recording, link) = (Arc::new(recording), Arc::new(RequestLink::default()));
         let session = Arc::new(Session {
@@ -157,6 +160,7 @@ impl Session {
         session.triggers.set_session(&session);
         session.spill.set_session(&session);
         live.set_session(&session);
+        windows.set_session(&session);
         session
     }
 

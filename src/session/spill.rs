@@ -10,6 +10,7 @@
 //! no part contains a time that is noted later.
 
 use super::dumps::with_process_and_time;
+use super::recording::RecordingState;
 use super::recording::live::{forget_part_losses, link_live_file};
 use super::{Session, deadline_after};
 use crate::clock;
@@ -63,7 +64,7 @@ struct SpillState {
     folder: Option<SegmentFolder>,
     /// Oldest first.
     segments: Vec<PathBuf>,
-    /// How many segments were begun.
+    /// The highest number of a part.
     count: u32,
     /// The parts that could not be written, with their numbers, oldest first.
     unwritten: VecDeque<(u32, Trace)>,
@@ -96,8 +97,8 @@ enum PartEnd {
 enum TakenPart {
     /// The number and the records of the part.
     Records(u32, Trace),
-    /// Nothing began or ended in the time of the part, so it gets no number and no file.
-    Empty,
+    /// Nothing began or ended in the time of the part, until then, so it gets no number and no file.
+    Empty(Ticks),
     /// Another thread has taken the part that ended with a step.
     TakenBefore,
     /// The recording has ended; its records are in its last trace.
@@ -197,7 +198,7 @@ impl SpillControl {
         while recording.has_cuts() {
             match recording.take_part(session, PartEnd::Step, false) {
                 TakenPart::Records(number, trace) => recording.lock().unwritten.push_back((number, trace)),
-                TakenPart::Empty | TakenPart::TakenBefore => {}
+                TakenPart::Empty(_) | TakenPart::TakenBefore => {}
                 TakenPart::RecordingEnded => recording.lock().cuts.clear(),
             }
         }
@@ -266,6 +267,14 @@ impl SpillControl {
     }
 }
 
+impl SpillState {
+    /// Returns the number of a part that is about to be taken: no other part gets it meanwhile.
+    fn reserve_number(&mut self) -> u32 {
+        self.count += 1;
+        self.count
+    }
+}
+
 impl SpilledRecording {
     fn lock(&self) -> MutexGuard<'_, SpillState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -330,7 +339,15 @@ impl SpilledRecording {
         let unwritten = self.lock().unwritten.pop_front();
         let part = unwritten.map(|(number, trace)| TakenPart::Records(number, trace));
         let part = part.unwrap_or_else(|| self.take_part(&session, end, is_enough));
-        let TakenPart::Records(number, trace) = part else { return Ok(None) };
+        let (number, trace) = match part {
+            TakenPart::Records(number, trace) => (number, trace),
+            TakenPart::Empty(until) => {
+                session.drop_windows(until);
+                return Ok(None);
+            }
+            TakenPart::TakenBefore | TakenPart::RecordingEnded => return Ok(None),
+        };
+        let until = trace.contents().recorded.whole.1;
         let written = self.folder(&session, &trace).and_then(|folder| write_segment_file(&trace, &folder, number));
         if let Err(why) = &written {
             let mut state = self.lock();
@@ -340,6 +357,10 @@ impl SpilledRecording {
             } else {
                 state.unwritten.push_front((number, trace));
             }
+        } else {
+            // Its chunks are free then.
+            drop(trace);
+            session.drop_windows(until);
         }
         written.map(Some)
     }
@@ -357,16 +378,16 @@ impl SpilledRecording {
             is_cut = cut.is_some();
             cut.unwrap_or_else(clock::now)
         };
-        let Ok(mut state) = session.lock_without_snapshots() else { return TakenPart::RecordingEnded };
-        let taken = session.recording.take_segment(&mut state, is_current, end);
-        drop(state);
-        let Some(trace) = taken else { return TakenPart::RecordingEnded };
+        let take =
+            |mut state: MutexGuard<'_, RecordingState>| session.recording.take_segment(&mut state, is_current, end);
+        let Some(trace) = session.lock_without_snapshots().ok().and_then(take) else {
+            return TakenPart::RecordingEnded;
+        };
         if (is_cut || !is_enough) && !trace.has_new_records() {
-            return TakenPart::Empty;
+            return TakenPart::Empty(trace.contents().recorded.whole.1);
         }
-        let mut state = self.lock();
-        state.count += 1;
-        TakenPart::Records(state.count, trace)
+        let number = self.lock().reserve_number();
+        TakenPart::Records(number, trace)
     }
 
     /// Notes how writing has ended: with that segment, without records, or because of an error.
@@ -457,13 +478,16 @@ impl SpilledRecording {
     /// Leaves the segments on disk, and reports them. Writes the parts that are in memory, and the rest of the recording; those
     /// that are not begun before `deadline` are lost. Returns whether all are on disk.
     pub(crate) fn leave_on_disk(&self, session: &Session, rest: Option<Trace>, deadline: Option<Instant>) -> bool {
-        let (unwritten, next) = {
+        let (unwritten, rest) = {
             let mut state = self.lock();
             state.is_left = true;
-            (std::mem::take(&mut state.unwritten), state.count + 1)
+            (std::mem::take(&mut state.unwritten), {
+                let next = state.count + 1;
+                rest.map(|rest| (next, rest))
+            })
         };
         let mut has_all = true;
-        for (number, trace) in unwritten.into_iter().chain(rest.map(|rest| (next, rest))) {
+        for (number, trace) in unwritten.into_iter().chain(rest) {
             has_all &= self.leave_part(session, number, &trace, deadline);
         }
         let state = self.lock();
@@ -656,16 +680,4 @@ fn private_file(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn split_replaces_the_size_of_segments() {
-        let sizes = |limit| {
-            let splits = [None, Some(Split::Steps(1)), Some(Split::Bytes(64 << 20)), Some(Split::Bytes(1 << 20))];
-            splits.map(|split| part_bytes(split, limit) >> 20)
-        };
-        assert_eq!(sizes(64 << 20), [16, 16, 16, 1]);
-        assert_eq!(sizes(512 << 20), [32, 128, 64, 1]);
-    }
-}
+mod tests;

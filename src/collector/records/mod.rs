@@ -14,7 +14,7 @@ pub(super) mod names;
 pub(super) mod packed;
 pub(super) mod pairs;
 mod pauses;
-mod pending;
+pub(super) mod pending;
 pub(super) mod record;
 pub(super) mod renumber;
 pub(super) mod store;

@@ -33,6 +33,11 @@ impl Pauses {
         }
     }
 
+    /// Forgets the pauses that ended before then.
+    pub(in crate::collector) fn forget_before(&self, at: u64) {
+        self.lock_periods().retain(|period| period.1 >= at);
+    }
+
     /// Returns whether the whole period lies in a pause; an end of 0 means that it has not ended.
     #[inline]
     pub(in crate::collector) fn covers(&self, start: u64, end: u64) -> bool {
@@ -78,5 +83,7 @@ mod tests {
         assert_eq!(covered, [false, false, true, false, false, false, true, false, false]);
         let met = [(5, 6), (5, 15), (11, 19), (19, 22), (20, 30), (22, 24), (5, 50)];
         assert_eq!(met.map(|(start, end)| pauses.overlaps(start, end)), [false, true, true, true, false, false, true]);
+        pauses.forget_before(40);
+        assert_eq!([(11, 19), (31, 39)].map(|(start, end)| pauses.covers(start, end)), [false, true]);
     }
 }

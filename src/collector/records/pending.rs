@@ -3,9 +3,12 @@
 use super::arena::Arena;
 use super::collected::{ARENAS, Entry, Role, block_entries};
 use kineto_trace::fallible::{Map, Set, attempt};
+use std::time::Duration;
 
-/// How long a record waits, in nanoseconds before the one of its role that was delivered last.
-const WAIT_NS: u64 = 60_000_000_000;
+/// How long a record waits for others, which collectors may deliver late.
+pub(crate) const DELIVERY_WAIT: Duration = Duration::from_secs(60);
+/// The same in nanoseconds, before the one of its role that was delivered last.
+const WAIT_NS: u64 = DELIVERY_WAIT.as_secs() * 1_000_000_000;
 /// How many calls later an external id still waits for its call, which other threads' calls may precede.
 const WAIT_CALLS: u64 = 1 << 16;
 

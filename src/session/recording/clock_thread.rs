@@ -4,6 +4,7 @@
 use super::super::live::LiveControl;
 use super::super::spill::SpillControl;
 use super::super::triggers::DumpControl;
+use super::super::window_control::WindowControl;
 use crate::buffer::Starter;
 use crate::clock::Anchor;
 use crate::collector::CollectorSet;
@@ -51,6 +52,7 @@ pub(crate) struct Duties {
     pub(in crate::session) triggers: Arc<DumpControl>,
     pub(in crate::session) spill: Arc<SpillControl>,
     pub(in crate::session) live: Arc<LiveControl>,
+    pub(in crate::session) windows: Arc<WindowControl>,
 }
 
 /// How often the clocks are read.
@@ -119,6 +121,17 @@ impl ClockThread {
     /// Returns the anchors so far.
     pub(crate) fn anchors(&self) -> Vec<Anchor> {
         self.shared.lock_anchors().clone()
+    }
+
+    /// Returns a time so long before another one, to a second; 0 if the recording began later.
+    pub(super) fn time_before(&self, until: Ticks, wait: Duration) -> Ticks {
+        let anchors = self.shared.lock_anchors();
+        let end = anchors.iter().filter(|anchor| anchor.ticks() <= until).map(|anchor| anchor.monotonic.0).max();
+        let is_older = |anchor: &&Anchor| {
+            let passed = end.unwrap_or(0).saturating_sub(anchor.monotonic.0);
+            u128::from(passed) >= wait.as_nanos()
+        };
+        anchors.iter().filter(is_older).map(Anchor::ticks).max().unwrap_or_default()
     }
 
     /// Ends a recording's list of anchors and returns it.
@@ -208,6 +221,7 @@ impl ClockState {
             if spills {
                 self.duties.spill.spill_if_due(&self.recorder, &self.collectors);
             }
+            self.duties.windows.drop_windows_if_due(&self.recorder);
             if self.recorder.epoch() == 0 {
                 // Devices may record, and segments are due by time.
                 if spills {

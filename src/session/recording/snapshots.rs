@@ -4,7 +4,7 @@ use super::reports::Reports;
 use super::{RecordingState, SessionPhase, SessionRecording, build_converter, none_is_running};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
-use crate::collector::Collection;
+use crate::collector::{Collection, DELIVERY_WAIT};
 use crate::error::Error;
 use crate::recorder::RecordedBuffers;
 use crate::recorder::memory_listeners::InternalAllocGuard;
@@ -88,6 +88,20 @@ impl SessionRecording {
         state.moved_until = Some(Ticks(until.0.saturating_add(1)));
         self.recorder.evict_saved(until);
         Some(trace)
+    }
+
+    /// Returns how many windows of the recording have ended.
+    pub(in crate::session) fn window_count(&self) -> usize {
+        self.windows.count()
+    }
+
+    /// Drops the windows that ended before `until`, unless the state is locked, or `is_allowed` returns `false`. Those of collectors stay while
+    /// records may be delivered late.
+    pub(in crate::session) fn drop_windows(&self, until: Ticks, is_allowed: impl FnOnce() -> bool) {
+        let _own = InternalAllocGuard::begin();
+        let Some(_state) = self.state.try_lock().ok().filter(|_| is_allowed()) else { return };
+        let devices_until = self.clock_thread.time_before(until, DELIVERY_WAIT);
+        self.windows.drop_ended(until, devices_until, &self.recorder.used_epochs());
     }
 
     fn build_snapshot(

@@ -11,6 +11,7 @@ use crate::session::{FORKED_LOCK, lock_within};
 use crate::time::Ticks;
 use crate::trace::{Stretch, Window, WindowSet};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Opens and closes the recording's windows.
@@ -29,6 +30,8 @@ pub(super) struct RecordingWindows {
 struct WindowState {
     /// When the running recording began.
     since: Option<Anchor>,
+    /// When the first window opened, which may have been dropped.
+    first_start: Option<Ticks>,
     host: HostWindows,
     devices: Vec<DeviceWindows>,
     correlation_sink: Option<Arc<dyn CorrelationSink>>,
@@ -46,8 +49,25 @@ struct HostWindows {
 struct DeviceWindows {
     switch: Arc<Switch>,
     wanted: bool,
-    open: Option<Ticks>,
-    windows: Vec<Stretch>,
+    open: Option<DeviceStart>,
+    windows: Vec<DeviceWindow>,
+    /// How many windows before these were dropped.
+    dropped: u64,
+}
+
+/// When a window of a collector opened.
+#[derive(Clone, Copy, Debug)]
+struct DeviceStart {
+    at: Ticks,
+    /// The same on the clock of the collector's records.
+    vendor: u64,
+}
+
+/// A window of a collector that has ended.
+#[derive(Clone, Copy, Debug)]
+struct DeviceWindow {
+    start: DeviceStart,
+    end: Ticks,
 }
 
 /// The types that the host records itself.
@@ -66,11 +86,16 @@ impl RecordingWindows {
     /// Begins a recording with no window open. Returns `false` if a thread that did not survive a fork holds the lock.
     pub(super) fn begin(&self, switches: Vec<Switch>, correlation_sink: Option<Arc<dyn CorrelationSink>>) -> bool {
         let Some(mut state) = lock_within(&self.state, FORKED_LOCK) else { return false };
-        let device =
-            |switch| DeviceWindows { switch: Arc::new(switch), wanted: false, open: None, windows: Vec::new() };
+        let device = |switch| DeviceWindows {
+            switch: Arc::new(switch),
+            wanted: false,
+            open: None,
+            windows: Vec::new(),
+            dropped: 0,
+        };
         let devices = switches.into_iter().map(device).collect();
         let since = Anchor::read_clocks();
-        *state = WindowState { since: Some(since), host: HostWindows::default(), devices, correlation_sink };
+        *state = WindowState { since: Some(since), devices, correlation_sink, ..WindowState::default() };
         true
     }
 
@@ -96,6 +121,7 @@ impl RecordingWindows {
         // A stop or pause in the meantime wins.
         if state.since.is_some() && state.is_closed() {
             let now = self.record_anchor();
+            state.first_start.get_or_insert(now);
             state.open_devices(&times, now);
             self.note_devices(&state);
             if state.host.wanted && state.host.open.is_none() {
@@ -143,7 +169,7 @@ impl RecordingWindows {
             self.recorder.note_window(*epoch, *start, Some(end));
         }
         host.windows.extend(closing.map(|(epoch, start)| Window::new(epoch, start, end)));
-        unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| (start, end))));
+        unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| DeviceWindow { start, end })));
         self.note_devices(state);
     }
 
@@ -157,8 +183,8 @@ impl RecordingWindows {
             self.recorder.note_window(*epoch, *start, None);
         }
         for (collector, device) in (0..).zip(&state.devices) {
-            for (number, (start, end)) in (0..).zip(&device.windows) {
-                live.put_value(JournalKind::DeviceWindow, (collector, number), &(*start, Some(*end)));
+            for (number, DeviceWindow { start, end }) in (device.dropped..).zip(&device.windows) {
+                live.put_value(JournalKind::DeviceWindow, (collector, number), &(start.at, Some(*end)));
             }
         }
         self.note_devices(&state);
@@ -168,9 +194,9 @@ impl RecordingWindows {
     fn note_devices(&self, state: &WindowState) {
         let Some(live) = self.recorder.live().current() else { return };
         for (collector, device) in (0..).zip(&state.devices) {
-            let ended = device.windows.last().map(|(start, end)| (*start, Some(*end)));
-            let open = device.open.map(|start| (start, None));
-            let number = device.windows.len() as u64;
+            let ended = device.windows.last().map(|window| (window.start.at, Some(window.end)));
+            let open = device.open.map(|start| (start.at, None));
+            let number = device.dropped + device.windows.len() as u64;
             let windows = ended.into_iter().map(|ended| (number - 1, ended)).chain(open.map(|open| (number, open)));
             for (number, window) in windows {
                 live.put_value(JournalKind::DeviceWindow, (collector, number), &window);
@@ -192,11 +218,46 @@ impl RecordingWindows {
         state.host.wanted = false;
         state.devices.iter_mut().for_each(|device| device.wanted = false);
         self.close_unwanted(&mut state);
-        let WindowState { host, devices, .. } = std::mem::take(&mut *state);
+        let mut ended = std::mem::take(&mut *state);
         drop(state);
-        devices.iter().for_each(|device| device.switch.end_switching());
-        let devices = devices.into_iter().map(|device| device.windows).collect();
-        Some((WindowSet::new(host.windows, devices, since.ticks()), since))
+        ended.devices.iter().for_each(|device| device.switch.end_switching());
+        let host = std::mem::take(&mut ended.host.windows);
+        Some((ended.window_set(host, Ticks(u64::MAX), since.ticks()), since))
+    }
+
+    /// Returns how many windows there are that have ended.
+    pub(super) fn count(&self) -> usize {
+        let state = self.lock_state();
+        state.host.windows.len() + state.devices.iter().map(|device| device.windows.len()).sum::<usize>()
+    }
+
+    /// Drops the windows of the host that ended before `until`, unless records of their epochs are kept, and those of collectors that ended
+    /// before `devices_until`. The last of each stays.
+    pub(super) fn drop_ended(&self, until: Ticks, devices_until: Ticks, used_epochs: &HashSet<u64>) {
+        let mut state = self.lock_state();
+        let WindowState { first_start, host, devices, .. } = &mut *state;
+        // A killed process has that start only in its journal.
+        let is_removable = |start: Ticks| Some(start) != *first_start;
+        let mut removed = Vec::new();
+        let last = host.windows.last().map(|window| window.epoch);
+        host.windows.retain(|window| {
+            let stays = window.end >= until || Some(window.epoch) == last || used_epochs.contains(&window.epoch);
+            removed.extend((!stays && is_removable(window.start)).then_some((JournalKind::Window, (window.epoch, 0))));
+            stays
+        });
+        for (collector, device) in (0..).zip(devices) {
+            let ended = device.windows.partition_point(|window| window.end < devices_until);
+            let dropped = device.windows.drain(..ended.min(device.windows.len().saturating_sub(1)));
+            for DeviceWindow { start, .. } in dropped {
+                let key = (JournalKind::DeviceWindow, (collector, device.dropped));
+                removed.extend(is_removable(start.at).then_some(key));
+                device.dropped += 1;
+            }
+            device.windows.first().inspect(|first| device.switch.forget_pauses(first.start.vendor));
+        }
+        drop(state);
+        let live = self.recorder.live().current();
+        live.iter().for_each(|live| removed.iter().for_each(|(kind, key)| live.remove(*kind, *key)));
     }
 
     /// Returns the windows of the running recording, as if it ended now, and when it began.
@@ -210,8 +271,7 @@ impl RecordingWindows {
         // A callback of a collector may close one meanwhile.
         let later = host.iter_mut().filter(|window| window.end > now);
         later.for_each(|window| (window.end, window.is_cut) = (now.max(window.start), true));
-        let devices = state.devices.iter().map(|device| device.windows_until(now)).collect();
-        Some((WindowSet::new(host, devices, since.ticks()), since))
+        Some((state.window_set(host, now, since.ticks()), since))
     }
 
     /// Returns whether spans are recorded; `None` if no recording is running.
@@ -231,6 +291,14 @@ impl Marks for RecordingWindows {
 }
 
 impl WindowState {
+    /// Returns the windows of a recording that began at `since`; those of collectors end at `end` at the latest.
+    fn window_set(&self, host: Vec<Window>, end: Ticks, since: Ticks) -> WindowSet {
+        let devices = self.devices.iter().map(|device| device.windows_until(end)).collect();
+        let mut windows = WindowSet::new(host, devices, since);
+        windows.extent.0 = self.first_start.unwrap_or(windows.extent.0).min(windows.extent.0);
+        windows
+    }
+
     fn switches_for(&self, types: ActivityTypes) -> Vec<Arc<Switch>> {
         self.devices.iter().filter(|device| device.switch.is_among(types)).map(|device| device.switch.clone()).collect()
     }
@@ -256,7 +324,7 @@ impl WindowState {
     fn open_devices(&mut self, times: &[(Arc<Switch>, u64)], now: Ticks) {
         for (device, at) in self.devices_with_times(times).filter(|(device, _)| device.wanted && device.open.is_none())
         {
-            device.open = Some(now);
+            device.open = Some(DeviceStart { at: now, vendor: at });
             device.switch.set_window_open(true, at);
         }
     }
@@ -278,8 +346,9 @@ impl WindowState {
 
 impl DeviceWindows {
     fn windows_until(&self, end: Ticks) -> Vec<Stretch> {
-        let open = self.open.map(|start| (start, end));
-        self.windows.iter().copied().chain(open).map(|(start, last)| (start, last.min(end).max(start))).collect()
+        let open = self.open.map(|start| (start.at, end));
+        let all = self.windows.iter().map(|window| (window.start.at, window.end)).chain(open);
+        all.map(|(start, last)| (start, last.min(end).max(start))).collect()
     }
 }
 
@@ -291,9 +360,16 @@ fn read_switch_clocks(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
 #[cfg(test)]
 mod tests {
     use super::super::Duties;
+    use super::super::budget::PoolBudget;
     use super::*;
-    use crate::collector::CollectorSet;
+    use crate::collector::{
+        Budget, Capabilities, Collector, CollectorSet, RecordSink, Recording, Selection, Unavailable,
+    };
+    use crate::time::Timestamp;
     use kineto_trace::activity::ActivityGroup;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
 
     fn recording_windows() -> RecordingWindows {
         let recorder = Arc::new(Recorder::for_tests());
@@ -341,6 +417,71 @@ mod tests {
         assert_eq!((recording_windows.is_open(), recording_windows.recorder.epoch()), (None, 0));
         recording_windows.mark_range(true);
         assert_eq!(recording_windows.recorder.epoch(), 0, "no recording is running");
+    }
+
+    /// A device whose clock advances by 10 with each reading.
+    #[derive(Clone, Debug, Default)]
+    struct SteppingDevice {
+        clock: Arc<AtomicU64>,
+        sink: Arc<OnceLock<RecordSink>>,
+    }
+
+    impl Collector for SteppingDevice {
+        fn name(&self) -> &'static str {
+            "stepping"
+        }
+
+        fn types(&self) -> ActivityTypes {
+            ActivityGroup::Cuda.types()
+        }
+
+        fn probe(&self) -> Result<Capabilities, Unavailable> {
+            Ok(Capabilities::default())
+        }
+
+        fn start(&self, _: &Selection, sink: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+            let _ = self.sink.set(sink);
+            Ok((Capabilities::default(), Box::new(self.clone())))
+        }
+    }
+
+    impl Recording for SteppingDevice {
+        fn stop(&self, _: Timestamp, _: Instant) {}
+
+        fn clock(&self) -> Option<u64> {
+            Some(self.clock.fetch_add(10, Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn ended_windows_are_dropped_unless_needed() {
+        let (windows, device) = (recording_windows(), SteppingDevice::default());
+        let collectors = CollectorSet::new(vec![Arc::new(device.clone())], vec![]);
+        let budget: Arc<dyn Budget> = Arc::new(PoolBudget::new(windows.recorder.clone()));
+        collectors.start(&Selection::of(ActivityTypes::ALL), &budget);
+        assert!(windows.begin(collectors.create_switches(), None));
+        for _ in 0..5 {
+            assert!(windows.resume(ActivityTypes::ALL) && windows.pause(ActivityTypes::ALL));
+        }
+        let all = windows.snapshot(Ticks(u64::MAX)).unwrap().0;
+        let is_paused = |at| device.sink.get().unwrap().record(|batch| batch.is_paused(at, at));
+        let known_pauses = || [15, 35, 55, 75, 95].map(is_paused);
+        assert_eq!((all.host.len(), all.devices[0].len(), known_pauses()), (5, 5, [true; 5]));
+        let left = |until: Ticks, devices_until: Ticks| {
+            windows.drop_ended(until, devices_until, &HashSet::from([all.host[1].epoch]));
+            let left = windows.snapshot(Ticks(u64::MAX)).unwrap().0;
+            assert_eq!(left.extent, all.extent);
+            let is_left = |each: &Window| left.host.iter().any(|window| window.epoch == each.epoch);
+            (all.host.iter().map(is_left).collect::<Vec<_>>(), left.devices[0].len())
+        };
+        assert_eq!(left(all.host[2].end, all.devices[0][1].1), (vec![false, true, true, true, true], 4));
+        assert_eq!(known_pauses(), [true; 5], "the first one reaches to a window");
+        assert_eq!(left(Ticks(u64::MAX), Ticks(u64::MAX)), (vec![false, true, false, false, true], 1));
+        assert_eq!(known_pauses(), [false, false, false, true, true]);
+        assert!(windows.resume(ActivityTypes::ALL));
+        let (ended, _) = windows.end().unwrap();
+        assert_eq!((ended.host.len(), ended.devices[0].len(), ended.extent.0), (3, 2, all.extent.0));
+        collectors.stop(Timestamp::default(), Instant::now());
     }
 
     #[test]
