@@ -273,6 +273,13 @@ impl SpillState {
         self.count += 1;
         self.count
     }
+
+    /// Lets the next part have that number, unless a later one is reserved.
+    fn release_number(&mut self, number: u32) {
+        if self.count == number {
+            self.count -= 1;
+        }
+    }
 }
 
 impl SpilledRecording {
@@ -378,15 +385,18 @@ impl SpilledRecording {
             is_cut = cut.is_some();
             cut.unwrap_or_else(clock::now)
         };
+        let number = self.lock().reserve_number();
         let take =
             |mut state: MutexGuard<'_, RecordingState>| session.recording.take_segment(&mut state, is_current, end);
         let Some(trace) = session.lock_without_snapshots().ok().and_then(take) else {
+            self.lock().release_number(number);
             return TakenPart::RecordingEnded;
         };
         if (is_cut || !is_enough) && !trace.has_new_records() {
+            forget_part_losses(&trace);
+            self.lock().release_number(number);
             return TakenPart::Empty(trace.contents().recorded.whole.1);
         }
-        let number = self.lock().reserve_number();
         TakenPart::Records(number, trace)
     }
 
@@ -481,10 +491,7 @@ impl SpilledRecording {
         let (unwritten, rest) = {
             let mut state = self.lock();
             state.is_left = true;
-            (std::mem::take(&mut state.unwritten), {
-                let next = state.count + 1;
-                rest.map(|rest| (next, rest))
-            })
+            (std::mem::take(&mut state.unwritten), rest.map(|rest| (state.reserve_number(), rest)))
         };
         let mut has_all = true;
         for (number, trace) in unwritten.into_iter().chain(rest) {
