@@ -124,6 +124,8 @@ const CUTS_MAX: usize = 64;
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const AT_DEADLINE: &str = "the time limit of the exit has passed; raise FLUSH_TIMEOUT_MSECS";
+/// How long a part waits to drop the windows of its time.
+const DROP_WAIT: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 
@@ -349,7 +351,7 @@ impl SpilledRecording {
         let (number, trace) = match part {
             TakenPart::Records(number, trace) => (number, trace),
             TakenPart::Empty(until) => {
-                session.drop_windows(until);
+                session.drop_windows(until, DROP_WAIT);
                 return Ok(None);
             }
             TakenPart::TakenBefore | TakenPart::RecordingEnded => return Ok(None),
@@ -367,7 +369,7 @@ impl SpilledRecording {
         } else {
             // Its chunks are free then.
             drop(trace);
-            session.drop_windows(until);
+            session.drop_windows(until, DROP_WAIT);
         }
         written.map(Some)
     }

@@ -5,6 +5,7 @@ use crate::recorder::Recorder;
 use crate::time::Ticks;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 /// The duty of the session's thread for recordings that keep the newest records.
 #[derive(Debug, Default)]
@@ -33,7 +34,8 @@ impl WindowControl {
         let count = session.recording.window_count();
         let is_due = count > FEW_WINDOWS.max(self.left.load(Ordering::Relaxed) * 2);
         if is_due && let Some(horizon) = recorder.horizon() {
-            session.drop_windows(horizon);
+            // A stop may take long, and threads wait for this one.
+            session.drop_windows(horizon, Duration::ZERO);
             self.left.store(session.recording.window_count(), Ordering::Relaxed);
         }
     }
@@ -41,10 +43,10 @@ impl WindowControl {
 
 impl Session {
     /// Drops the windows that ended before `until`: earlier records are on disk, or were evicted. If another thread starts, stops or takes a
-    /// trace of the recording, a later call drops them.
-    pub(super) fn drop_windows(&self, until: Ticks) {
+    /// trace of the recording for longer than `wait`, a later call drops them.
+    pub(super) fn drop_windows(&self, until: Ticks, wait: Duration) {
         // A snapshot that is taken later may contain older records.
-        self.recording.drop_windows(until, || self.pending_snapshots.is_empty());
+        self.recording.drop_windows(until, wait, || self.pending_snapshots.is_empty());
     }
 }
 

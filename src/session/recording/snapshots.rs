@@ -8,9 +8,10 @@ use crate::collector::{Collection, DELIVERY_WAIT};
 use crate::error::Error;
 use crate::recorder::RecordedBuffers;
 use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::session::lock_within;
 use crate::time::Ticks;
 use crate::trace::Trace;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A time of a running recording, up to which a snapshot can be taken later.
 #[derive(Debug)]
@@ -95,11 +96,11 @@ impl SessionRecording {
         self.windows.count()
     }
 
-    /// Drops the windows that ended before `until`, unless the state is locked, or `is_allowed` returns `false`. Those of collectors stay while
-    /// records may be delivered late.
-    pub(in crate::session) fn drop_windows(&self, until: Ticks, is_allowed: impl FnOnce() -> bool) {
+    /// Drops the windows that ended before `until`, unless the state is locked for longer than `wait`, or `is_allowed` returns `false`. Those
+    /// of collectors stay while records may be delivered late.
+    pub(in crate::session) fn drop_windows(&self, until: Ticks, wait: Duration, is_allowed: impl FnOnce() -> bool) {
         let _own = InternalAllocGuard::begin();
-        let Some(_state) = self.state.try_lock().ok().filter(|_| is_allowed()) else { return };
+        let Some(_state) = lock_within(&self.state, wait).filter(|_| is_allowed()) else { return };
         let devices_until = self.clock_thread.time_before(until, DELIVERY_WAIT);
         self.windows.drop_ended(until, devices_until, &self.recorder.used_epochs());
     }
