@@ -4,6 +4,7 @@
 
 mod annotation_metrics;
 mod bound;
+mod busy;
 mod collector;
 mod faults;
 #[cfg(feature = "itt")]

@@ -33,6 +33,10 @@ mod other {
 
     static HANDLE: AtomicUsize = AtomicUsize::new(0);
     static KERNELS_SEEN: AtomicUsize = AtomicUsize::new(0);
+    /// Kernels whose records have no end.
+    static KERNELS_CUT: AtomicUsize = AtomicUsize::new(0);
+    /// The offset of the end in a kernel's record.
+    const END_AT: usize = 24;
 
     /// `CUpti_SubscriberParams`.
     #[repr(C)]
@@ -98,7 +102,12 @@ mod other {
         while next(&raw mut record) == 0 {
             // SAFETY: each record begins with its kind.
             let kind = unsafe { record.cast::<u32>().read_unaligned() };
-            KERNELS_SEEN.fetch_add(usize::from(kind == KERNELS), Ordering::Relaxed);
+            if kind == KERNELS {
+                KERNELS_SEEN.fetch_add(1, Ordering::Relaxed);
+                // SAFETY: a kernel's record is longer than that.
+                let end = unsafe { record.wrapping_byte_add(END_AT).cast::<u64>().read_unaligned() };
+                KERNELS_CUT.fetch_add(usize::from(end == 0), Ordering::Relaxed);
+            }
         }
     }
 
@@ -133,6 +142,7 @@ mod other {
         pub(super) fn start(&self) -> i32 {
             HANDLE.store(self.handle, Ordering::Relaxed);
             KERNELS_SEEN.store(0, Ordering::Relaxed);
+            KERNELS_CUT.store(0, Ordering::Relaxed);
             let handle = self.handle;
             if self.form == Form::First {
                 type Requested = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
@@ -151,6 +161,11 @@ mod other {
                 assert_eq!(code, 0);
                 call!("cuptiActivityEnable_v2", handle => usize, KERNELS => u32, null() => *const c_void)
             }
+        }
+
+        /// Returns how many kernels it has seen without their end.
+        pub(super) fn cut_kernels(&self) -> usize {
+            KERNELS_CUT.load(Ordering::Relaxed)
         }
 
         /// Unsubscribes; returns how many kernels it has seen.
@@ -234,6 +249,42 @@ fn profilers_that_share_see_all_kernels() {
         assert_eq!((ours.unwrap(), theirs), (LAUNCHES, LAUNCHES), "{version}");
         assert_eq!(before_the_other(&machine, &[], Form::Shared), (LAUNCHES, Ok(LAUNCHES)), "{version}");
     }
+}
+
+#[test]
+fn stops_keep_the_ends_of_another_profilers_kernels() {
+    let machine = machine("cupti=13.4,no_finish=endless");
+    let other = OtherProfiler::subscribe(Form::Shared).unwrap_or_else(|error| panic!("{error:?}"));
+    assert_eq!(other.start(), 0);
+    // Any forced flush cuts it.
+    machine.launch(machine.only_kernel("endless"), 1, machine.stream());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            machine.set_current(machine.context(0));
+            let (kernel, streams) = (machine.only_kernel("work_us3000"), [(); 64].map(|()| machine.stream()));
+            for stream in streams.into_iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                machine.launch(kernel, 1, stream);
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            cuda::finish();
+            machine.synchronize();
+        });
+        let recorded = (0..5).map(|_| {
+            let found = record(&[], |_| {
+                let before = cuda::count("launches");
+                while cuda::count("launches") < before + 50 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            found.map(|found| kernels(&found))
+        });
+        let recorded: Vec<_> = recorded.collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(recorded.iter().all(|kernels| kernels.as_ref().is_ok_and(|kernels| *kernels >= 49)), "{recorded:?}");
+    });
+    let cut = other.cut_kernels();
+    assert_eq!((other.stop() >= 250, cut), (true, 0));
 }
 
 /// Checks that the profiler that subscribes first records, and that the other one is refused with a reason.

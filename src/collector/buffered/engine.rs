@@ -218,32 +218,47 @@ impl<L: BufferedLibrary> ReaderThread<L> {
 
     /// Waits for device work that has begun, and ends the recording.
     ///
-    /// A forced flush also takes unfinished kernels, and then loses their ends. So it comes last, when time is up.
+    /// A forced flush also takes unfinished kernels, and then loses their ends, also for other profilers. So it comes when time is
+    /// up. Once the kinds are disabled, no buffer gets new work: each is complete when its last work has ended. What is
+    /// not complete soon is forced too, since a library may continue a buffer that it keeps in the next recording.
     /// The program's devices are never synchronized: a capture may be in progress.
     fn end_recording(&mut self, end: &RecordingEnd) {
         self.kinds.disable_calls();
         self.library.unfinished_launches().ignore_launches_after(end.at);
-        let (cutoff, [mut wait, longest, _]) = (self.cutoff_at(end.at), L::WAITS);
+        let (cutoff, pool) = (self.cutoff_at(end.at), self.pool);
+        let is_complete = self.flush_until(end.deadline, |library| library.has_records(&cutoff));
+        // CUPTI states the layouts of selected fields with each buffer, of enabled kinds alone. Without a buffer so far, those
+        // that come back later could not be read.
+        let has_no_layouts = pool.counts().filled == 0 && pool.holds_records(u64::MAX);
+        if !is_complete || has_no_layouts {
+            self.flush_and_read(true);
+        }
+        self.kinds.disable_all();
+        let until = end.deadline.min(Instant::now() + PATIENCE);
+        if !self.flush_until(until, |_| !pool.holds_records(u64::MAX)) {
+            self.flush_and_read(true);
+        }
+        let counts = pool.close();
+        self.report_losses(&counts);
+        self.library.finish_recording(&counts, end.deadline);
+    }
+
+    /// Flushes and reads until `is_done`, and once more after `until`; returns whether it is done.
+    fn flush_until(&mut self, until: Instant, mut is_done: impl FnMut(&mut L) -> bool) -> bool {
+        let [mut wait, longest, _] = L::WAITS;
         loop {
+            let left = until.saturating_duration_since(Instant::now());
             self.flush_and_read(false);
-            if self.library.has_records(&cutoff) {
-                break;
+            if is_done(&mut self.library) {
+                return true;
             }
-            let left = end.deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
-                self.flush_and_read(true);
-                break;
+                return false;
             }
             let filled = self.pool.take_filled(Instant::now() + wait.min(left), || false);
             self.read_buffers(filled);
             wait = (wait * 2).min(longest);
         }
-        self.kinds.disable_all();
-        // Records that arrived meanwhile.
-        self.flush_and_read(false);
-        let counts = self.pool.close();
-        self.report_losses(&counts);
-        self.library.finish_recording(&counts, end.deadline);
     }
 
     fn report_losses(&self, counts: &PoolCounts) {

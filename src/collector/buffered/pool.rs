@@ -81,8 +81,6 @@ struct PoolState {
     /// The shared buffer for requests beyond the limit, where none may be refused.
     last_scrap: Option<PoolBuffer>,
     requests: u64,
-    /// The number of requests before the recording.
-    requests_before: u64,
     counts: PoolCounts,
 }
 
@@ -179,7 +177,6 @@ impl Pool {
             scraps: 0,
             last_scrap: None,
             requests: 0,
-            requests_before: 0,
             counts,
         };
         Pool { state: Mutex::new(state), changed: Condvar::new() }
@@ -197,7 +194,6 @@ impl Pool {
         let mut state = self.lock_state();
         (state.size, state.limit, state.overflow) = (size, limit, overflow);
         state.counts = PoolCounts::default();
-        state.requests_before = state.requests;
         state.drop_free();
         if let OverflowBuffers::Always(scraps) = overflow
             && state.last_scrap.is_none()
@@ -331,8 +327,7 @@ impl Pool {
         self.lock_state().requests
     }
 
-    /// Returns whether the library has written records into a buffer of the recording, up to that request, and not
-    /// returned it.
+    /// Returns whether the library has written records into a buffer, up to that request, and not returned it.
     pub(in crate::collector) fn holds_records(&self, requests: u64) -> bool {
         self.lock_state().buffers_with_records(requests).next().is_some()
     }
@@ -348,11 +343,12 @@ pub(in crate::collector) fn leak_buffer(bytes: usize) -> Option<(NonNull<u8>, us
 }
 
 impl PoolState {
-    /// Returns the recording's buffers, up to that request, that the library has and has written to.
+    /// Returns the buffers, up to that request, that the library has and has written to.
+    ///
+    /// Those of an earlier recording are among them: the library may continue a buffer that it has not returned.
     fn buffers_with_records(&self, requests: u64) -> impl Iterator<Item = &PoolBuffer> {
-        let of_recording =
-            self.out.iter().filter(move |buffer| buffer.request > self.requests_before && buffer.request <= requests);
-        of_recording.filter(|buffer| buffer.first_word().load(Ordering::Relaxed) != 0)
+        let requested = self.out.iter().filter(move |buffer| buffer.request <= requests);
+        requested.filter(|buffer| buffer.first_word().load(Ordering::Relaxed) != 0)
     }
 
     fn take_empty(&mut self) -> Option<PoolBuffer> {
