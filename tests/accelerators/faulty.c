@@ -9,7 +9,7 @@ enum {
   REGISTER_FAILS = 1, REGISTERS_NOTHING, NULL_INTERFACE, SMALL_INTERFACE, NO_STOP, QUERY_FAILS, NO_NAME, LONG_NAME,
   CREATE_FAILS, NO_PROFILER, START_FAILS, STOP_FAILS, PROCESS_FAILS, DESTROY_FAILS, STOP_HANGS, PUSH_FAILS, NULLS,
   SMALL_STRUCTS, BAD_EVENTS, BAD_METADATA, NOTHING_BEFORE, KEEPS_BUILDER, BAD_FLOWS, BAD_DEVICES,
-  QUERY_HANGS, START_HANGS, STOP_IS_SLOW
+  QUERY_HANGS, START_HANGS, STOP_IS_SLOW, START_IS_SLOW, PUSH_IS_SLOW
 };
 
 static int profiler;
@@ -17,11 +17,21 @@ static int profiler;
 static int64_t inside;
 static KinetoPlugin_TraceBuilder kept;
 
-/* Set to end a slow stop. */
+/* Set to end a slow call. */
 static volatile int may_stop;
+static volatile int destroyed, pushes;
 
-void allowStop(void) {
+int allowStop(void) {
   may_stop = 1;
+  return 0;
+}
+
+int destroyedProfilers(void) {
+  return destroyed;
+}
+
+int begunPushes(void) {
+  return pushes;
 }
 
 static int64_t now(void) {
@@ -50,6 +60,7 @@ static int create(KinetoPlugin_ProfilerCreate_Params *params) {
 static int destroy(KinetoPlugin_ProfilerDestroy_Params *params) {
   KinetoPlugin_ProfileEvent event = {0};
   (void)params;
+  destroyed++;
   if (FAULT == KEEPS_BUILDER) {
     event.unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE;
     event.eventType = KINETO_PLUGIN_PROFILE_EVENT_TYPE_CONCURRENT_KERNEL;
@@ -63,6 +74,7 @@ static int destroy(KinetoPlugin_ProfilerDestroy_Params *params) {
 static int start(KinetoPlugin_ProfilerStart_Params *params) {
   (void)params;
   while (FAULT == START_HANGS) pause();
+  while (FAULT == START_IS_SLOW && !may_stop) usleep(1000);
   return FAULT == START_FAILS ? 5 : 0;
 }
 
@@ -77,6 +89,8 @@ static int stop(KinetoPlugin_ProfilerStop_Params *params) {
 static int push(KinetoPlugin_ProfilerPushCorrelationId_Params *params) {
   (void)params;
   inside = now();
+  pushes++;
+  while (FAULT == PUSH_IS_SLOW && !may_stop) usleep(1000);
   return FAULT == PUSH_FAILS ? 1 : 0;
 }
 

@@ -468,6 +468,77 @@ fn annotations_are_pushed_separately_when_supported() {
     }
 }
 
+/// Calls a function of a test's plugin.
+fn call_plugin(library: &Library, name: &str) -> c_int {
+    // SAFETY: the library's functions of these names take no argument.
+    let function: Symbol<'_, unsafe extern "C" fn() -> c_int> = unsafe { library.get(name.as_bytes()) }.unwrap();
+    // SAFETY: the same.
+    unsafe { function() }
+}
+
+/// Waits for an event in a plugin; a minute is ample.
+fn wait_until(mut has_come: impl FnMut() -> bool) {
+    let came = (0..6000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        has_come()
+    });
+    assert!(came);
+}
+
+#[test]
+fn plugin_records_after_a_dropped_preparation() {
+    let folder = tempfile::tempdir().unwrap();
+    compile("tests/accelerators/pushes.c", folder.path(), "pushes", &[]);
+    let (_layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).record_from_start(false).build().unwrap();
+    let profiler = guard.profiler();
+    for round in 0..10 {
+        drop(profiler.prepare().unwrap());
+        profiler.start().unwrap();
+        let stats = profiler.stop().unwrap().stats();
+        let report = stats.collectors.iter().find(|report| report.name == "pushes").unwrap();
+        assert!(report.state.is_ok() && report.notes.is_empty(), "{round}: {stats}");
+    }
+}
+
+#[test]
+fn plugin_is_used_again_after_a_slow_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=START_IS_SLOW"]);
+    let (_layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).record_from_start(false).build().unwrap();
+    let (library, profiler) = (loaded(&library), guard.profiler());
+    let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
+    profiler.start().unwrap();
+    let stats = profiler.stop().unwrap().stats();
+    assert!(stats.collectors.iter().any(|report| report.name == "faulty" && report.state.is_err()), "{stats}");
+    assert!(!can(), "its start has not returned");
+    call_plugin(&library, "allowStop");
+    wait_until(can);
+    assert_eq!(call_plugin(&library, "destroyedProfilers"), 1, "the profiler of no recording");
+}
+
+#[test]
+fn plugin_is_used_again_after_a_slow_push() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=PUSH_IS_SLOW"]);
+    let builder = all(KinetoLayer::builder().plugins(folder.path())).flush_timeout(Duration::from_millis(1));
+    let (layer, guard) = builder.record_from_start(false).build().unwrap();
+    let (library, profiler) = (loaded(&library), guard.profiler());
+    let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
+    let registry = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    profiler.start().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| tracing::dispatcher::with_default(&registry, || info_span!("pushes").in_scope(|| ())));
+        wait_until(|| call_plugin(&library, "begunPushes") > 0);
+        let stats = profiler.stop().unwrap().stats();
+        let report = stats.collectors.iter().find(|report| report.name == "faulty").unwrap();
+        assert!(report.notes.iter().any(|note| note.contains("hung in a push")), "{stats}");
+        assert!(!can() && call_plugin(&library, "destroyedProfilers") == 0, "a thread is in it");
+        call_plugin(&library, "allowStop");
+    });
+    wait_until(can);
+    assert_eq!(call_plugin(&library, "destroyedProfilers"), 1);
+}
+
 #[test]
 fn plugin_is_used_again_after_a_slow_stop() {
     let folder = tempfile::tempdir().unwrap();
@@ -476,8 +547,6 @@ fn plugin_is_used_again_after_a_slow_stop() {
     let (_layer, guard) =
         all(builder).record_from_start(false).flush_timeout(Duration::from_millis(1)).build().unwrap();
     let library = loaded(&library);
-    // SAFETY: the library's function of that name has this type.
-    let allow_stop: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"allowStop") }.unwrap();
     let profiler = guard.profiler();
     let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
     for _ in 0..2 {
@@ -486,13 +555,7 @@ fn plugin_is_used_again_after_a_slow_stop() {
         let report = stats.collectors.iter().find(|report| report.name == "faulty").unwrap();
         assert!(report.state.is_ok() && report.notes.iter().any(|note| note.contains("hung during stop")), "{stats}");
         assert!(!can(), "its stop has not returned");
-        // SAFETY: the function takes no argument.
-        unsafe { allow_stop() };
-        // The stop returns; a minute is ample.
-        let has_returned = (0..6000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            can()
-        });
-        assert!(has_returned);
+        call_plugin(&library, "allowStop");
+        wait_until(can);
     }
 }

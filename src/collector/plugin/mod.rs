@@ -9,6 +9,7 @@ mod event_type;
 mod events;
 mod metadata;
 
+use super::buffered::commands::EndLimits;
 use super::library::contained::call_on_thread;
 use super::{
     Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Recording, Rejected, Selection,
@@ -22,6 +23,7 @@ pub use event_type::EventType;
 use events::Events;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use kineto_trace::sorting::sort_few_by;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,7 +53,7 @@ struct PluginRecording {
     name: &'static str,
     functions: Functions,
     context: &'static CallbackContext<Events>,
-    profiler: SharedProfiler,
+    profiler: Arc<SharedProfiler>,
     is_busy: Arc<AtomicBool>,
     types: ActivityTypes,
     sink: RecordSink,
@@ -72,8 +74,8 @@ impl Drop for BusyGuard {
 const UPDATE_ADVICE: &str = "update the plugin, or remove it from the folder";
 /// How long a plugin may take to register, and to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often `close` checks whether threads have left.
-const POLL_EVERY: Duration = Duration::from_micros(100);
+/// How often a stop polls for the end of pushes: at first, and at most.
+const POLL_EVERY: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(20)];
 
 /// Returns the profilers of all plugins in a folder, and why the others failed to load.
 pub(crate) fn load_plugins(folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>) {
@@ -181,7 +183,27 @@ impl LoadedPlugin {
     }
 }
 
-/// Calls a plugin and waits for it until `deadline`; it is busy until that call has returned.
+/// A profiler that was started. Unless the recording takes it, it is stopped and destroyed: a start that took too long.
+struct StartedProfiler {
+    functions: Functions,
+    profiler: ProfilerHandle,
+}
+
+impl StartedProfiler {
+    /// Returns the profiler, which runs on.
+    fn keep(self) -> ProfilerHandle {
+        ManuallyDrop::new(self).profiler
+    }
+}
+
+impl Drop for StartedProfiler {
+    fn drop(&mut self) {
+        // Its records would belong to no recording.
+        self.functions.stop_profiler(self.profiler, |_| 0);
+    }
+}
+
+/// Calls a plugin and waits for it until `deadline`; it is busy until that call has returned, and a late answer is dropped.
 fn call_plugin<R: Send + 'static>(
     name: &str,
     is_busy: &Arc<AtomicBool>,
@@ -190,25 +212,16 @@ fn call_plugin<R: Send + 'static>(
 ) -> Option<R> {
     is_busy.store(true, Ordering::Relaxed);
     let busy = BusyGuard(is_busy.clone());
-    call_on_thread(name, deadline.saturating_duration_since(Instant::now()), move || {
-        let answer = call();
-        drop(busy);
-        answer
-    })
+    let patience = deadline.saturating_duration_since(Instant::now());
+    call_on_thread(name, patience, move || (call(), busy)).map(|(answer, _)| answer)
 }
 
-impl PluginRecording {
-    /// Rejects further pushes, and waits for those in progress; returns `None` if a thread is stuck in one.
-    fn finish_pushes(&self, deadline: Instant) -> Option<ProfilerHandle> {
-        let profiler = self.profiler.reject_pushes()?;
-        while !self.profiler.is_idle() {
-            if Instant::now() >= deadline {
-                self.is_busy.store(true, Ordering::Relaxed);
-                return None;
-            }
-            thread::sleep(POLL_EVERY);
-        }
-        Some(profiler)
+/// Waits until no thread is in a push or pop.
+fn wait_for_pushes(profiler: &SharedProfiler) {
+    let [mut wait, longest] = POLL_EVERY;
+    while !profiler.is_idle() {
+        thread::sleep(wait);
+        wait = (wait * 2).min(longest);
     }
 }
 
@@ -235,8 +248,12 @@ impl Collector for LoadedPlugin {
         let numbers: Vec<u32> = asked.map(|known| known.number()).collect();
         let LoadedPlugin { name, functions, context, .. } = *self;
         let deadline = Instant::now() + PATIENCE;
-        let profiler = match call_plugin(name, &self.is_busy, deadline, move || functions.start_profiler(&numbers)) {
-            Some(Ok(profiler)) => SharedProfiler::new(profiler),
+        let start = move || {
+            let started = functions.start_profiler(&numbers);
+            started.map(|profiler| StartedProfiler { functions, profiler })
+        };
+        let profiler = match call_plugin(name, &self.is_busy, deadline, start) {
+            Some(Ok(started)) => Arc::new(SharedProfiler::new(started.keep())),
             Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, UPDATE_ADVICE)),
             None => return Err(Unavailable::new(Why::Failed, "no start within 10 s", UPDATE_ADVICE)),
         };
@@ -269,13 +286,15 @@ impl Recording for PluginRecording {
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
-        let Some(profiler) = self.finish_pushes(deadline) else {
-            return self.sink.note("the plugin hung in a push or pop; its records are lost");
-        };
+        let deadline = Instant::now() + EndLimits::new(Instant::now(), deadline).library;
+        let Some(handle) = self.profiler.reject_pushes() else { return };
         let (functions, context, events) = (self.functions, self.context, Events::new(self.sink.clone(), self.types));
+        let profiler = self.profiler.clone();
         let ended = call_plugin(self.name, &self.is_busy, deadline, move || {
+            // Also after the deadline: the profiler is destroyed once the last thread has left it.
+            wait_for_pushes(&profiler);
             let mut devices = Vec::new();
-            let failures = functions.stop_profiler(profiler, |process| {
+            let failures = functions.stop_profiler(handle, |process| {
                 let (described, status) = context.receive_events(events, process);
                 devices = described;
                 status
@@ -287,7 +306,10 @@ impl Recording for PluginRecording {
                 failures.into_iter().for_each(|failure| self.sink.note(failure));
                 *self.devices.lock() = devices;
             }
-            None => self.sink.note("the plugin hung during stop; records that it had not delivered are lost"),
+            None if self.profiler.is_idle() => {
+                self.sink.note("the plugin hung during stop; records that it had not delivered are lost");
+            }
+            None => self.sink.note("the plugin hung in a push or pop; its records are lost"),
         }
     }
 
