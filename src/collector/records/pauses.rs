@@ -17,11 +17,13 @@ impl Pauses {
         self.periods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a pause: records that begin from then on are not wanted.
+    /// Starts a pause: records that begin from then on are not wanted. A time before the end of the last pause is stale, since
+    /// clocks are read without a lock, so the pause begins at that end.
     pub(in crate::collector) fn begin_pause(&self, at: u64) {
         let mut periods = self.lock_periods();
         if periods.last().is_none_or(|last| last.1 != u64::MAX) {
-            periods.push((at, u64::MAX));
+            let ended = periods.last().map_or(0, |last| last.1);
+            periods.push((at.max(ended), u64::MAX));
         }
         self.has_pauses.store(true, Ordering::Release);
     }
@@ -85,5 +87,19 @@ mod tests {
         assert_eq!(met.map(|(start, end)| pauses.overlaps(start, end)), [false, true, true, true, false, false, true]);
         pauses.forget_before(40);
         assert_eq!([(11, 19), (31, 39)].map(|(start, end)| pauses.covers(start, end)), [false, true]);
+    }
+
+    #[test]
+    fn stale_pause_begins_where_the_last_one_ended() {
+        let pauses = Pauses::default();
+        pauses.begin_pause(0);
+        pauses.end_pause(50);
+        pauses.begin_pause(200);
+        pauses.end_pause(300);
+        // Its clock was read before the pause at 200.
+        pauses.begin_pause(100);
+        assert!(!pauses.covers(60, 70) && !pauses.covers(100, 150) && pauses.covers(301, 302));
+        pauses.end_pause(400);
+        assert!(pauses.covers(210, 220) && !pauses.covers(401, 402));
     }
 }

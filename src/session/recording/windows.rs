@@ -137,9 +137,15 @@ impl RecordingWindows {
 
     /// Stops recording these types; returns `false` if no recording is running.
     pub(super) fn pause(&self, types: ActivityTypes) -> bool {
-        let switches = self.lock_state().switches_for(types);
-        let times = read_switch_clocks(&switches);
-        let mut state = self.lock_state();
+        let (switches, times, mut state) = loop {
+            let (switches, begun) = (self.lock_state().switches_for(types), crate::clock::now());
+            let times = read_switch_clocks(&switches);
+            let state = self.lock_state();
+            // Another thread may have opened a window meanwhile: the times lie before it, and would drop its records.
+            if state.devices.iter().all(|device| device.open.is_none_or(|open| open.at <= begun)) {
+                break (switches, times, state);
+            }
+        };
         if state.since.is_none() {
             return false;
         }
