@@ -449,8 +449,12 @@ fn is_launched(kind: ActivityType) -> bool {
 }
 
 fn cut_to_windows(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
-    let around = windows.get(windows.partition_point(|window| window.1 < start));
-    around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
+    match windows.get(windows.partition_point(|window| window.1 < start)) {
+        Some(window) if window.1 < end => (window.1, false),
+        // It began after the last window, within the error of the clock.
+        None if end == NEVER => (start, false),
+        _ => (end, true),
+    }
 }
 
 /// Returns whether arrows lead from calls of that kind to work: for Intel only from those of the runtime, as in libkineto.
@@ -469,6 +473,23 @@ fn is_work(kind: ActivityType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unfinished_calls_are_cut_to_the_recording() {
+        let windows =
+            [(10, 20), (30, 40)].map(|(start, end)| (Timestamp::from_nanos(start), Timestamp::from_nanos(end)));
+        for (start, end, cut, finished) in [
+            (12, 18, 18, true),
+            (12, 25, 20, false),
+            (12, u64::MAX, 20, false),
+            (22, u64::MAX, 40, false),
+            (41, 43, 43, true),
+            (41, u64::MAX, 41, false),
+        ] {
+            let found = cut_to_windows(&windows, Timestamp::from_nanos(start), Timestamp::from_nanos(end));
+            assert_eq!(found, (Timestamp::from_nanos(cut), finished), "{start} {end}");
+        }
+    }
 
     #[test]
     fn records_ahead_of_a_window_are_not_counted_as_lost() {
