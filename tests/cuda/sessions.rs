@@ -301,6 +301,27 @@ fn stop_during_a_capture_keeps_the_capture_valid() {
 }
 
 #[test]
+fn stop_waits_for_no_launch_that_another_thread_captures() {
+    let machine = machine("");
+    let (stream, kernel, context) = (machine.stream(), machine.only_kernel("node"), machine.context(0));
+    let (begun, mut graph) = (Instant::now(), None);
+    let file = gpu::record(|| {
+        machine.begin_capture(stream);
+        // As a backward pass, which another thread runs.
+        on_thread("captured", || {
+            machine.set_current(context);
+            (0..5).for_each(|_| machine.launch(kernel, 1, stream));
+        });
+        graph = machine.end_capture(stream).ok();
+        launch(&machine, "direct", 2);
+    });
+    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for captured launches");
+    assert_eq!((found(&file), losses(&file)), (counts([("direct", 2)]), vec![]));
+    let file = gpu::record(|| annotate!("node").in_scope(|| machine.launch_graph(graph.unwrap(), stream)));
+    assert_eq!((found(&file), losses(&file)), (counts([("node", 5)]), vec![]));
+}
+
+#[test]
 fn kernel_names_outlive_their_module() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");

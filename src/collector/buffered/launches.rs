@@ -11,8 +11,10 @@ const PAGES: usize = 32;
 #[derive(Debug)]
 pub(in crate::collector) struct UnfinishedLaunches {
     pages: Vec<LaunchPage>,
-    /// Threads whose work is captured into a graph instead of running.
+    /// Threads that capture work into a graph instead of running it.
     capturing: Vec<u32>,
+    /// The call that ended a capture last.
+    last_end: u32,
     /// Launches from then on are ignored.
     ignore_after: u64,
     /// The latest start of a call.
@@ -39,6 +41,7 @@ impl UnfinishedLaunches {
         UnfinishedLaunches {
             pages: Vec::new(),
             capturing: Vec::new(),
+            last_end: 0,
             ignore_after: u64::MAX,
             latest_call: 0,
             is_missing_records: false,
@@ -61,18 +64,29 @@ impl UnfinishedLaunches {
         self.latest_call > at
     }
 
-    /// Notes that a thread begins or ends the capture of a graph.
-    pub(in crate::collector) fn note_capture(&mut self, thread: u32, begins: bool) {
-        self.capturing.retain(|capturing| *capturing != thread);
-        if begins {
+    /// Notes that a thread begins to capture a graph.
+    pub(in crate::collector) fn begin_capture(&mut self, thread: u32) {
+        if !self.capturing.contains(&thread) {
             self.capturing.push(thread);
         }
     }
 
-    /// Returns whether launches of a thread run on a device.
+    /// Notes that a call ends a capture: that of its thread, even if it fails, or else the oldest of another thread.
+    pub(in crate::collector) fn end_capture(&mut self, correlation: u32, thread: u32, succeeded: bool) {
+        // The driver's call in one of the runtime has the same id.
+        let is_first = std::mem::replace(&mut self.last_end, correlation) != correlation;
+        let of_another = (is_first && succeeded && !self.capturing.is_empty()).then_some(0);
+        let own = self.capturing.iter().position(|capturing| *capturing == thread);
+        if let Some(place) = own.or(of_another) {
+            self.capturing.remove(place);
+        }
+    }
+
+    /// Returns whether launches are known to run on a device. A capture takes those of any thread on its streams, as in a
+    /// backward pass, and records of calls name no stream.
     #[inline]
-    pub(in crate::collector) fn reaches_device(&self, thread: u32) -> bool {
-        self.capturing.is_empty() || !self.capturing.contains(&thread)
+    pub(in crate::collector) fn can_reach_device(&self) -> bool {
+        self.capturing.is_empty()
     }
 
     /// Notes a launch with that id.
@@ -181,13 +195,21 @@ mod tests {
     }
 
     #[test]
-    fn captured_launches_are_not_owed() {
+    fn launches_of_any_thread_may_be_captured() {
         let mut launches = UnfinishedLaunches::new();
-        launches.note_capture(7, true);
-        launches.note_capture(7, true);
-        assert!(!launches.reaches_device(7) && launches.reaches_device(8));
-        launches.note_capture(7, false);
-        assert!(launches.reaches_device(7));
+        launches.begin_capture(7);
+        launches.begin_capture(7);
+        assert!(!launches.can_reach_device());
+        launches.end_capture(1, 8, false);
+        assert!(!launches.can_reach_device(), "the call of another thread failed");
+        launches.end_capture(2, 7, false);
+        assert!(launches.can_reach_device(), "a capture that was invalidated ends as well");
+        launches.begin_capture(7);
+        launches.end_capture(3, 8, true);
+        assert!(launches.can_reach_device(), "another thread may end it");
+        launches.begin_capture(7);
+        launches.end_capture(3, 8, true);
+        assert!(!launches.can_reach_device(), "the call around it");
     }
 
     #[test]

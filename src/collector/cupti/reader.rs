@@ -245,10 +245,12 @@ impl Reader {
             return;
         }
         let succeeded = call.result() == 0;
-        if succeeded && (does.begins_capture || does.ends_capture) {
-            self.launches.note_capture(thread, does.begins_capture);
+        if succeeded && does.begins_capture {
+            self.launches.begin_capture(thread);
+        } else if does.ends_capture {
+            self.launches.end_capture(correlation, thread, succeeded);
         }
-        let reaches_device = does.launches && succeeded && self.launches.reaches_device(thread);
+        let reaches_device = does.launches && succeeded && self.launches.can_reach_device();
         let launches = reaches_device && self.expects_work(does.runs_kernels);
         // Only wait for kernels that are recorded, and not for those of a pause.
         let expects_record = launches && !batch.overlaps_pause(call.start(), call.end());
