@@ -47,9 +47,8 @@ impl Drop for EndNotifier {
 /// A command to the reader thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::collector) enum ReaderCommand {
-    /// Read the complete buffers, and report with [`finish_drains`](ReaderCommands::finish_drains) that all drains up
-    /// to this number are done.
-    Drain(u64),
+    /// Read the complete buffers.
+    Drain,
     /// End the recording.
     End(RecordingEnd),
     /// Check for other work.
@@ -133,9 +132,14 @@ impl ReaderCommands {
         let state = self.lock_state();
         Some(match state.end {
             Some(end) => ReaderCommand::End(end),
-            None if state.drained < state.drains => ReaderCommand::Drain(state.drains),
+            None if state.drained < state.drains => ReaderCommand::Drain,
             None => ReaderCommand::Poll,
         })
+    }
+
+    /// Returns how many drains were requested.
+    pub(in crate::collector) fn requested_drains(&self) -> u64 {
+        self.lock_state().drains
     }
 
     /// Reports that all drains up to this number are done.
@@ -176,14 +180,14 @@ mod tests {
         assert!(commands.is_pending());
         assert_eq!(commands.take_command(), Some(ReaderCommand::Poll));
         commands.drain_buffers(Duration::ZERO);
-        assert_eq!(commands.take_command(), Some(ReaderCommand::Drain(1)));
+        assert_eq!(commands.take_command(), Some(ReaderCommand::Drain));
         assert_eq!(commands.take_command(), None, "once");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 loop {
                     POOL.take_filled(Instant::now() + long, || commands.is_pending());
                     match commands.take_command() {
-                        Some(ReaderCommand::Drain(drains)) => commands.finish_drains(drains),
+                        Some(ReaderCommand::Drain) => commands.finish_drains(commands.requested_drains()),
                         Some(ReaderCommand::End(RecordingEnd { at: 7, .. })) => return commands.notify_ended(),
                         other => assert_eq!(other, None),
                     }

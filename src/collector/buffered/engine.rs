@@ -130,10 +130,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
             self.read_buffers(filled);
             match commands.take_command() {
                 Some(ReaderCommand::End(end)) => return self.end_recording(&end),
-                Some(ReaderCommand::Drain(drains)) => {
-                    self.flush_and_read(false);
-                    commands.finish_drains(drains);
-                }
+                Some(ReaderCommand::Drain) => self.flush_and_read(false),
                 Some(ReaderCommand::Poll) | None => {}
             }
             self.suspend_kinds();
@@ -192,10 +189,14 @@ impl<L: BufferedLibrary> ReaderThread<L> {
         after == 0 || after < before
     }
 
+    /// Flushes and reads, and completes the drains that were requested before: during an end as well, since a thread of the
+    /// program may wait for one.
     fn flush_and_read(&mut self, forced: bool) {
+        let drains = self.commands.requested_drains();
         let library = &mut self.library;
         self.kinds.with_calls_disabled(|| library.flush_buffers(forced));
         self.read_returned();
+        self.commands.finish_drains(drains);
     }
 
     fn read_returned(&mut self) {
@@ -285,5 +286,95 @@ impl<L: BufferedLibrary> ReaderThread<L> {
                 count_with_noun(counts.unknown, "buffer")
             ));
         }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::collector::trial;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    /// A library whose last records arrive when the test says.
+    #[derive(Debug)]
+    struct SlowLibrary {
+        sink: RecordSink,
+        launches: UnfinishedLaunches,
+        progress: Arc<Progress>,
+    }
+
+    #[derive(Debug, Default)]
+    struct Progress {
+        polls: AtomicU32,
+        has_records: AtomicBool,
+        has_finished: AtomicBool,
+    }
+
+    #[derive(Debug)]
+    struct NoKinds;
+
+    impl KindSwitch for NoKinds {
+        type Error = ();
+
+        fn enable_kind(&self, _: u32) -> Result<(), ()> {
+            Ok(())
+        }
+
+        fn disable_kind(&self, _: u32) {}
+    }
+
+    impl BufferedLibrary for SlowLibrary {
+        const NAME: &'static str = "slow";
+        const WAITS: [Duration; 3] = [Duration::from_micros(200); 3];
+        const NEEDS_FLUSHES: bool = true;
+
+        type Switch = NoKinds;
+
+        fn sink(&self) -> &RecordSink {
+            &self.sink
+        }
+
+        fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches {
+            &mut self.launches
+        }
+
+        fn flush_buffers(&mut self, _: bool) {}
+
+        fn read_buffer(&mut self, _: &[u8]) {}
+
+        fn count_records(&self, _: &[u8]) -> u64 {
+            0
+        }
+
+        fn has_records(&mut self, _: &Cutoff) -> bool {
+            self.progress.polls.fetch_add(1, Ordering::SeqCst);
+            self.progress.has_records.load(Ordering::SeqCst)
+        }
+
+        fn finish_recording(&mut self, _: &PoolCounts, _: Instant) {
+            self.progress.has_finished.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn drain_is_served_while_a_recording_ends() {
+        static POOL: Pool = Pool::new();
+        let (progress, commands) = (Arc::<Progress>::default(), Arc::new(ReaderCommands::new(&POOL)));
+        let kinds = Arc::new(PausableKinds::new(NoKinds, Vec::new(), Vec::new(), Duration::ZERO));
+        let (sink, launches) = (trial::unbounded_sink(), UnfinishedLaunches::new());
+        let library = SlowLibrary { sink, launches, progress: progress.clone() };
+        ReaderThread::spawn("test", &POOL, &commands, &kinds, library).unwrap();
+        let patience = Duration::from_secs(60);
+        std::thread::scope(|scope| {
+            let (end, channel) = (RecordingEnd { at: 0, deadline: Instant::now() + patience }, &*commands);
+            let end = scope.spawn(move || channel.end_recording(end, 2 * patience));
+            while progress.polls.load(Ordering::SeqCst) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            commands.drain_buffers(2 * patience);
+            assert!(!progress.has_finished.load(Ordering::SeqCst), "the drain has waited for the end");
+            progress.has_records.store(true, Ordering::SeqCst);
+            assert!(end.join().unwrap());
+        });
     }
 }
