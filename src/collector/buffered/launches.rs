@@ -25,13 +25,14 @@ pub(in crate::collector) struct UnfinishedLaunches {
 
 #[derive(Debug)]
 struct LaunchPage {
-    number: u32,
+    /// `None` before its first use.
+    number: Option<u32>,
     launched: Box<[u64; PAGE / 64]>,
     has_record: Box<[u64; PAGE / 64]>,
 }
 
 impl LaunchPage {
-    fn new(number: u32) -> LaunchPage {
+    fn new(number: Option<u32>) -> LaunchPage {
         LaunchPage { number, launched: Box::new([0; PAGE / 64]), has_record: Box::new([0; PAGE / 64]) }
     }
 }
@@ -92,19 +93,20 @@ impl UnfinishedLaunches {
     /// Notes a launch with that id.
     #[inline]
     pub(in crate::collector) fn note_launch(&mut self, correlation: u32, start: u64) {
-        if start <= self.ignore_after {
-            let (page, word, bit) = self.locate_bit(correlation);
-            if let Some(word) = page.launched.get_mut(word) {
-                *word |= bit;
-            }
+        if start <= self.ignore_after
+            && let Some((page, word, bit)) = self.locate_bit(correlation)
+            && let Some(word) = page.launched.get_mut(word)
+        {
+            *word |= bit;
         }
     }
 
     /// Notes a device record with that id.
     #[inline]
     pub(in crate::collector) fn note_device_record(&mut self, correlation: u32) {
-        let (page, word, bit) = self.locate_bit(correlation);
-        if let Some(word) = page.has_record.get_mut(word) {
+        if let Some((page, word, bit)) = self.locate_bit(correlation)
+            && let Some(word) = page.has_record.get_mut(word)
+        {
             *word |= bit;
         }
     }
@@ -130,34 +132,28 @@ impl UnfinishedLaunches {
         words.map(|(launched, worked)| u64::from((launched & !worked).count_ones())).sum()
     }
 
+    /// Returns the place of an id; `None` if its page was replaced by a newer one.
     #[inline]
-    fn locate_bit(&mut self, correlation: u32) -> (&mut LaunchPage, usize, u64) {
+    fn locate_bit(&mut self, correlation: u32) -> Option<(&mut LaunchPage, usize, u64)> {
         let (number, within) = (correlation >> 16, correlation as usize % PAGE);
-        let slot = self.ensure_page(number);
-        #[expect(clippy::indexing_slicing, reason = "the slot was just made or found")]
-        let page = &mut self.pages[slot];
-        (page, within / 64, 1 << (within % 64))
-    }
-
-    #[inline]
-    fn ensure_page(&mut self, number: u32) -> usize {
         let slot = number as usize % PAGES;
-        match self.pages.get(slot) {
-            Some(page) if page.number == number => slot,
-            _ => self.make_page(number, slot),
+        if self.pages.get(slot).is_none_or(|page| page.number != Some(number)) {
+            self.make_page(number, slot);
         }
+        let page = self.pages.get_mut(slot).filter(|page| page.number == Some(number))?;
+        Some((page, within / 64, 1 << (within % 64)))
     }
 
     #[cold]
-    fn make_page(&mut self, number: u32, slot: usize) -> usize {
+    fn make_page(&mut self, number: u32, slot: usize) {
         while self.pages.len() <= slot {
-            let made = self.pages.len();
-            self.pages.push(LaunchPage::new(u32::try_from(made).unwrap_or(0)));
+            self.pages.push(LaunchPage::new(None));
         }
-        if let Some(page) = self.pages.get_mut(slot).filter(|page| page.number != number) {
-            *page = LaunchPage::new(number);
+        // Late work has an old id. Ids wrap around.
+        let is_newer = |known: u32| number.wrapping_sub(known) & 0xFFFF < 0x8000;
+        if let Some(page) = self.pages.get_mut(slot).filter(|page| page.number.is_none_or(is_newer)) {
+            *page = LaunchPage::new(Some(number));
         }
-        slot
     }
 }
 
@@ -192,6 +188,23 @@ mod tests {
         launches.note_call(101);
         assert!(launches.is_past(100));
         assert_eq!(launches.unfinished_count(), 1);
+    }
+
+    #[test]
+    fn late_record_of_an_old_launch_removes_no_newer_one() {
+        let mut launches = UnfinishedLaunches::new();
+        let span = 32 << 16;
+        for newest in [span + 7, 7] {
+            launches.note_launch(newest, 10);
+            launches.note_device_record(newest.wrapping_sub(span));
+            assert_eq!(launches.unfinished_count(), 1, "{newest}");
+            launches.note_device_record(newest);
+            assert_eq!(launches.unfinished_count(), 0, "{newest}");
+            launches = UnfinishedLaunches::new();
+        }
+        launches.note_launch(7, 10);
+        launches.note_launch(7 + span, 10);
+        assert_eq!(launches.unfinished_count(), 1, "a newer page replaces an older one");
     }
 
     #[test]
