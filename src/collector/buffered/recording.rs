@@ -114,7 +114,8 @@ impl<A: RecordingApi + KindSwitch> Recording for BufferedRecording<A> {
     }
 
     fn clock(&self) -> Option<u64> {
-        self.api.timestamp()
+        // A subscriber that may be gone is not called.
+        if self.is_over.load(Ordering::Relaxed) { None } else { self.api.timestamp() }
     }
 
     fn stop(&self, end: Timestamp, deadline: Instant) {

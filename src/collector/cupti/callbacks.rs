@@ -35,8 +35,9 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize, most
     if buffer.is_null() || size.is_null() {
         return;
     }
-    let (start, length) =
-        HUB.pool.request_buffer().map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
+    // In a forked child, the pool's lock may be held for ever.
+    let place = if HUB.owner.is_inherited() { None } else { HUB.pool.request_buffer() };
+    let (start, length) = place.map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
     // SAFETY: CUPTI passes a valid place for the buffer's address.
     unsafe { buffer.write(start) };
     // SAFETY: CUPTI passes a valid place for the buffer's size.
@@ -50,7 +51,14 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize, most
 
 /// CUPTI returns a buffer.
 pub(super) extern "C" fn on_complete(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
-    HUB.pool.complete_buffer(buffer, valid);
+    complete_buffer(buffer, valid);
+}
+
+fn complete_buffer(buffer: *mut u8, valid: usize) {
+    // A forked child has no reader.
+    if !HUB.owner.is_inherited() {
+        HUB.pool.complete_buffer(buffer, valid);
+    }
 }
 
 /// CUPTI requests an empty buffer of a subscriber that shares the library.
@@ -65,9 +73,11 @@ pub(super) extern "C" fn on_shared_request(
 
 /// CUPTI returns a buffer of a subscriber that shares the library.
 pub(super) extern "C" fn on_shared_complete(buffer: *mut u8, _size: usize, valid: usize, info: *const BufferInfo) {
-    // SAFETY: CUPTI passes it to this callback.
-    unsafe { each_layout(info, |kind, bytes, fields| HUB.layouts.note(kind, bytes, fields)) };
-    HUB.pool.complete_buffer(buffer, valid);
+    if !HUB.owner.is_inherited() {
+        // SAFETY: CUPTI passes it to this callback.
+        unsafe { each_layout(info, |kind, bytes, fields| HUB.layouts.note(kind, bytes, fields)) };
+    }
+    complete_buffer(buffer, valid);
 }
 
 /// `CUpti_CallbackData`.

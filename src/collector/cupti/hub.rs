@@ -142,6 +142,9 @@ impl Hub {
 
     /// Begins or ends a range.
     pub(super) fn mark_range(&self, begins: bool) {
+        if self.owner.is_inherited() {
+            return;
+        }
         // Receivers act without the lock.
         let range = self.range.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match range {
@@ -166,12 +169,11 @@ impl Hub {
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_call_detaches_the_library() {
-        let hub = Hub {
+    fn hub(owner: OwningProcess) -> Hub {
+        Hub {
             pool: Pool::new(),
             lease: ExclusiveLease::new(),
-            owner: OwningProcess::new(),
+            owner,
             detaches: AtomicBool::new(false),
             range: Mutex::new(None),
             commands: Mutex::new(None),
@@ -180,9 +182,25 @@ mod tests {
             own_waits: OwnWaits::new(),
             unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
             layouts: StatedLayouts::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn one_call_detaches_the_library() {
+        let hub = hub(OwningProcess::new());
         assert!(!hub.take_detach_request());
         hub.request_detach();
         assert!(hub.take_detach_request() && !hub.take_detach_request());
+    }
+
+    #[test]
+    fn forked_child_takes_no_lock_for_the_programs_calls() {
+        let hub = hub(OwningProcess::another());
+        // As by a thread of the parent that does not exist in the child.
+        let locks = (hub.range.lock().unwrap(), hub.commands.lock().unwrap(), hub.range_metrics.lock().unwrap());
+        hub.mark_range(true);
+        hub.before_unload();
+        hub.begin_annotation(1);
+        drop(locks);
     }
 }

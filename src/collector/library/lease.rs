@@ -61,6 +61,12 @@ impl OwningProcess {
         OwningProcess { process: AtomicU32::new(0) }
     }
 
+    /// Returns one that another process has claimed.
+    #[cfg(test)]
+    pub(in crate::collector) fn another() -> OwningProcess {
+        OwningProcess { process: AtomicU32::new(std::process::id().wrapping_add(1).max(1)) }
+    }
+
     /// Claims it for this process, unless a process has claimed it.
     pub(crate) fn claim(&self) {
         let _ = self.process.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
