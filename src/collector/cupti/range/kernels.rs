@@ -14,7 +14,6 @@ use super::{BegunCall, EndedCall};
 use crate::buffer::Loss;
 use crate::collector::DeviceWork;
 use crate::collector::records::demangle::demangle;
-use crate::text::count_with_noun;
 use kineto_trace::activity::ActivityType;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -220,10 +219,8 @@ impl KernelMetrics {
         self.run.note_unmeasured("launch", "launches");
         match self.captured.load(Ordering::Relaxed) {
             0 => {}
-            count => {
-                let launches = count_with_noun(count, "launch");
-                self.run.sink.note(format!("{launches} not measured: a stream was being captured"));
-            }
+            1 => self.run.sink.note("1 launch was not measured: a stream was being captured"),
+            count => self.run.sink.note(format!("{count} launches were not measured: a stream was being captured")),
         }
     }
 
