@@ -7,6 +7,7 @@ use super::pending_snapshots::{PendingSnapshot, PendingSnapshots};
 use super::retention::remove_old_dumps;
 use super::saving::save_trace;
 use super::settings::SessionSettings;
+use super::triggers::DumpControl;
 use crate::config::{Output, PlaceholderValues};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -77,14 +78,16 @@ impl Session {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = dump_path(output, std::process::id(), since, number, label);
         let (settings, observers) = (self.settings.clone(), self.recording.observers.clone());
-        let job = DumpJob { source: Some(source), settings, observers, reason: reason.to_owned() };
+        let triggers = matches!(source, DumpSource::Triggered(_)).then(|| self.triggers.clone());
+        let job = DumpJob { source: Some(source), triggers, settings, observers, reason: reason.to_owned() };
         BackgroundSave::start(path, self.settings.flush_timeout(), job)
     }
 }
 
 /// The records of a dump.
 pub(super) enum DumpSource {
-    Taken(Trace),
+    /// Those of a trigger, which are taken.
+    Triggered(Trace),
     /// The thread that writes takes them.
     Pending(Arc<PendingSnapshots>, Arc<PendingSnapshot>),
 }
@@ -93,6 +96,8 @@ pub(super) enum DumpSource {
 struct DumpJob {
     /// `None` when the trace was taken.
     source: Option<DumpSource>,
+    /// What decides about triggers, if one has caused the dump.
+    triggers: Option<Arc<DumpControl>>,
     settings: Arc<SessionSettings>,
     observers: Arc<SessionObservers>,
     reason: String,
@@ -101,7 +106,7 @@ struct DumpJob {
 impl SaveJob for DumpJob {
     fn take_trace(&mut self) -> Result<Trace, Error> {
         let mut trace = match self.source.take() {
-            Some(DumpSource::Taken(trace)) => trace,
+            Some(DumpSource::Triggered(trace)) => trace,
             Some(DumpSource::Pending(all, snapshot)) => all.take_trace(&snapshot)?,
             None => return Err(Error::new(ErrorKind::NotActive, "the dump was taken already; please report this")),
         };
@@ -118,6 +123,9 @@ impl SaveJob for DumpJob {
     }
 
     fn report_end(self, path: &Path, saved: Result<(), Error>) {
+        if let (Some(triggers), Err(_)) = (&self.triggers, &saved) {
+            triggers.note_failure();
+        }
         let dump = saved.map(|()| path.to_owned());
         self.observers.notify(SessionEvent::DumpEnded { reason: self.reason, dump });
     }

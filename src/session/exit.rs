@@ -73,7 +73,7 @@ pub(crate) fn at_exit() {
     // They share the time limit with what is flushed.
     limit_saves(now);
     for (session, deadline) in &sessions {
-        session.finish_dump();
+        session.finish_dump(Some(*deadline));
         session.requests.close(Patience::Until(*deadline));
         session.writes.wait_for_others(*deadline);
     }

@@ -285,7 +285,7 @@ impl Session {
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        self.finish_dump();
+        self.finish_dump(None);
         let mut state = self.lock_after_snapshots()?;
         self.recording.check_process()?;
         if state.active_request.active_id().is_some() {

@@ -5,11 +5,11 @@ use crate::buffer::{Head, Tag, Writer};
 
 impl Session {
     /// Returns a session without a layer.
-    pub(super) fn for_tests() -> Arc<Session> {
+    pub(crate) fn for_tests() -> Arc<Session> {
         Session::with_config(Config::default())
     }
 
-    fn with_config(config: Config) -> Arc<Session> {
+    pub(super) fn with_config(config: Config) -> Arc<Session> {
         Session::with_recorder(Recorder::for_tests(), config)
     }
 

@@ -9,8 +9,8 @@ use super::lock_within;
 use super::observer::SessionEvent;
 use crate::config::{DumpConfig, DumpTrigger};
 use crate::diag::diag;
-use crate::error::Error;
-use crate::os::{fork, signal};
+use crate::error::{Error, ErrorKind};
+use crate::os::{fork, signal, thread};
 use crate::recorder::{TriggerCause, TriggerEvent, TriggerQueue};
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
@@ -18,7 +18,7 @@ use std::fmt::Display;
 use std::panic;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::sync::{Arc, MutexGuard, OnceLock, Weak, mpsc};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,12 @@ pub(crate) struct DumpControl {
 #[derive(Debug, Default)]
 struct DumpState {
     pending: Option<PendingDump>,
-    /// When the last dump was triggered.
-    last: Option<Instant>,
+    /// Those that threads take now.
+    taking: Vec<TakingEntry>,
+    /// How many dumps were taken.
+    numbers: u64,
+    /// Until when triggers are skipped, since the last dump.
+    skips_until: Option<Instant>,
     counts: TriggerCounts,
     /// Whether a trigger was ever skipped, which is reported once.
     has_skipped: bool,
@@ -51,6 +55,39 @@ struct PendingDump {
     /// The thread that waits until it is due.
     thread: Option<Thread>,
 }
+
+/// A dump that a thread takes now.
+#[derive(Debug)]
+struct TakingEntry {
+    number: u64,
+    thread: i64,
+    cause: TriggerCause,
+    /// Whether a writer has the records; only the report of a failure may follow.
+    is_taken: bool,
+}
+
+/// Keeps the end of the recording and of the process waiting for a dump, until it is dropped.
+struct TakingDump<'c> {
+    control: &'c DumpControl,
+    number: u64,
+}
+
+impl TakingDump<'_> {
+    /// Lets the recording end: its records are taken.
+    fn mark_taken(&self) {
+        let mut state = self.control.state.lock();
+        state.taking.iter_mut().filter(|dump| dump.number == self.number).for_each(|dump| dump.is_taken = true);
+    }
+}
+
+impl Drop for TakingDump<'_> {
+    fn drop(&mut self) {
+        self.control.state.lock().taking.retain(|dump| dump.number != self.number);
+    }
+}
+
+/// How long triggers are skipped at most after a dump that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The triggers without a dump of their own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,8 +110,11 @@ impl DumpControl {
 
     /// Decides about the triggers that were posted.
     pub(super) fn handle_triggers(self: &Arc<Self>, posted: &TriggerQueue) {
-        while let Some(trigger) = posted.take() {
-            self.handle_trigger(trigger);
+        loop {
+            // The end of the recording sees each trigger either in the queue or as a pending dump.
+            let state = self.state.lock();
+            let Some(trigger) = posted.take() else { break };
+            self.handle_trigger(trigger, state);
         }
         match posted.take_overflowed() {
             0 => {}
@@ -82,11 +122,10 @@ impl DumpControl {
         }
     }
 
-    fn handle_trigger(self: &Arc<Self>, trigger: TriggerEvent) {
+    fn handle_trigger(self: &Arc<Self>, trigger: TriggerEvent, mut state: MutexGuard<'_, DumpState>) {
         // After this one, there is no other.
         let is_fatal = cfg!(panic = "abort") && matches!(trigger.cause, TriggerCause::Panic);
-        let mut state = self.state.lock();
-        let is_early = state.last.is_some_and(|last| last.elapsed() < self.config.interval);
+        let is_early = state.skips_until.is_some_and(|until| Instant::now() < until);
         if state.pending.is_some() || is_early && !is_fatal {
             state.count(1);
             let is_news = state.pending.is_none() && !std::mem::replace(&mut state.has_skipped, true);
@@ -101,7 +140,7 @@ impl DumpControl {
             }
             return;
         }
-        state.last = Some(Instant::now());
+        state.skips_until = Some(deadline_after(self.config.interval));
         state.pending = Some(PendingDump { trigger, due: deadline_after(self.config.after), thread: None });
         drop(state);
         let control = self.clone();
@@ -112,7 +151,10 @@ impl DumpControl {
                 self.state.lock().pending.iter_mut().for_each(|pending| pending.thread = Some(thread.clone()));
             }
             Err(error) => {
-                self.state.lock().pending = None;
+                if self.state.lock().pending.take().is_none() {
+                    // The end of the recording has taken it.
+                    return;
+                }
                 let error = Error::io("start a thread for", Path::new("a dump"), error, "end other threads");
                 let session = self.session.get().and_then(Weak::upgrade);
                 if let Some(session) = &session {
@@ -136,11 +178,14 @@ impl DumpControl {
         let mut state = self.state.lock();
         let Some(PendingDump { trigger, thread, .. }) = state.pending.take() else { return };
         let counts = std::mem::take(&mut state.counts);
+        let taking = self.begin_taking(&mut state, trigger.cause);
         drop(state);
         thread.iter().for_each(Thread::unpark);
         let Some(session) = self.session.get().and_then(Weak::upgrade) else { return };
         let cause = trigger.cause;
-        match session.dump_for_trigger(trigger, counts) {
+        let dumped = session.dump_for_trigger(trigger, counts);
+        taking.mark_taken();
+        match dumped {
             Ok(()) if counts.joined > 0 => {
                 let joined = count_with_noun(counts.joined, "more trigger");
                 diag!(Stage, "dump", "dumping the newest records: {cause}; and for {joined}");
@@ -150,15 +195,43 @@ impl DumpControl {
         }
     }
 
-    /// Takes the dump that was triggered, because the recording or the process is about to end.
-    pub(super) fn finish_dump(self: &Arc<Self>, posted: &TriggerQueue) {
+    fn begin_taking(&self, state: &mut DumpState, cause: TriggerCause) -> TakingDump<'_> {
+        state.numbers += 1;
+        let number = state.numbers;
+        state.taking.push(TakingEntry { number, thread: thread::id(), cause, is_taken: false });
+        TakingDump { control: self, number }
+    }
+
+    /// Takes the dump that was triggered, and waits for those that other threads take: until their records are taken, or
+    /// if the process ends at `deadline`, until they are being written or their failures are reported.
+    fn finish_dump(self: &Arc<Self>, posted: &TriggerQueue, deadline: Option<Instant>) {
+        const INTERVAL: Duration = Duration::from_millis(1);
         self.handle_triggers(posted);
         self.dump_now();
+        let own = thread::id();
+        let is_awaited = |dump: &&TakingEntry| dump.thread != own && (deadline.is_some() || !dump.is_taken);
+        let first_awaited = || self.state.lock().taking.iter().find(is_awaited).map(|dump| (dump.cause, dump.is_taken));
+        while let Some((cause, is_taken)) = first_awaited() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                if !is_taken {
+                    diag!(Error, "dump", "no dump for: {cause}: the process ended first; raise flush_timeout");
+                }
+                return;
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// Makes triggers after a failed dump wait no longer than a second.
+    pub(super) fn note_failure(&self) {
+        let mut state = self.state.lock();
+        state.skips_until = state.skips_until.map(|until| until.min(deadline_after(RETRY_AFTER)));
     }
 }
 
 /// Reports that a trigger has no dump.
 fn report_failure(session: &Session, cause: &impl Display, error: Error) {
+    session.triggers.note_failure();
     diag!(Warning, "dump", "no dump for: {cause}: {error}");
     session.recording.observers.notify(SessionEvent::DumpEnded { reason: cause.to_string(), dump: Err(error) });
 }
@@ -178,23 +251,27 @@ impl DumpState {
 }
 
 impl Session {
-    /// Takes the dump that was triggered, because the recording or the process is about to end.
-    pub(super) fn finish_dump(&self) {
-        self.triggers.finish_dump(self.recorder.triggers());
+    /// Takes the dump that was triggered, because the recording ends, or the process at `deadline`.
+    pub(super) fn finish_dump(&self, deadline: Option<Instant>) {
+        self.triggers.finish_dump(self.recorder.triggers(), deadline);
     }
 
-    /// Begins to write the dump for a trigger; does nothing if there are no records.
+    /// Begins to write the dump for a trigger.
+    ///
+    /// # Errors
+    /// If no recording is running, if there are no records, or if no thread can be started.
     fn dump_for_trigger(&self, trigger: TriggerEvent, counts: TriggerCounts) -> Result<(), Error> {
         let output = self.dump_output()?;
         let mut trace = self.recording.snapshot()?;
-        if trace.why_empty().is_some() {
-            return Ok(());
+        if let Some(why) = trace.why_empty() {
+            return Err(Error::new(ErrorKind::NotActive, why));
         }
         let metadata = trace.separate_metadata();
         metadata.add_count("dump_triggered_at_ns", Timestamp::from(trigger.at).as_nanos());
         metadata.add_count("dump_triggers_joined", counts.joined);
         metadata.add_count("dump_triggers_skipped", counts.skipped);
-        self.write_dump(DumpSource::Taken(trace), &output, &trigger.cause.label(), &trigger.cause.to_string()).map(drop)
+        self.write_dump(DumpSource::Triggered(trace), &output, &trigger.cause.label(), &trigger.cause.to_string())
+            .map(drop)
     }
 
     /// Posts a trigger that no hook finds, if it is configured.
@@ -266,11 +343,101 @@ fn dump_before_abort(sessions: Vec<Arc<Session>>) {
     let (done, is_done) = mpsc::channel();
     // Another thread takes no lock that the panicking one holds for good, or hangs alone.
     let dump = move || {
-        sessions.iter().for_each(|session| session.finish_dump());
+        sessions.iter().for_each(|session| session.finish_dump(Some(deadline)));
         wait_for_saves(now);
         let _ = done.send(());
     };
     if std::thread::Builder::new().name("kineto-dump".into()).spawn(dump).is_ok() {
         let _ = is_done.recv_timeout(deadline.saturating_duration_since(now) + super::saving::TIME_TO_CLOSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dumps::DumpSource;
+    use super::super::observer::{NamedObserver, SessionObserver};
+    use super::*;
+    use crate::config::{Config, Output};
+    use std::sync::Mutex;
+
+    #[derive(Clone, Debug, Default)]
+    struct DumpLog(Arc<Mutex<Vec<String>>>);
+
+    impl SessionObserver for DumpLog {
+        fn dump_ended(&self, reason: &str, dump: Result<&Path, &Error>) {
+            let dump = dump.map_or_else(ToString::to_string, |_| "written".to_owned());
+            self.0.lock().unwrap().push(format!("{reason}: {dump}"));
+        }
+    }
+
+    impl DumpLog {
+        fn take(&self) -> Vec<String> {
+            std::mem::take(&mut *self.0.lock().unwrap())
+        }
+    }
+
+    /// Returns a session that records nothing yet, dumps at once when a thread panics, and reports to the log.
+    fn session_with_dumps() -> (Arc<Session>, DumpLog) {
+        let mut config = Config::default();
+        config.output = Output::Exact("/no/such/folder/a.json".into());
+        config.dumps.triggers = vec![DumpTrigger::Panic];
+        config.dumps.after = Duration::ZERO;
+        let (session, log) = (Session::with_config(config), DumpLog::default());
+        session.set_observers(vec![NamedObserver::new(log.clone())]);
+        session.start().unwrap();
+        (session, log)
+    }
+
+    fn trigger(session: &Session) {
+        session.post_trigger(&DumpTrigger::Panic, TriggerCause::Panic);
+        session.triggers.handle_triggers(session.recorder.triggers());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn end_waits_for_a_dump_that_a_thread_takes() {
+        let (session, log) = session_with_dumps();
+        // The thread needs the state for the snapshot.
+        let state = session.recording.lock_state().unwrap();
+        trigger(&session);
+        while session.triggers.state.lock().taking.is_empty() {
+            std::thread::yield_now();
+        }
+        session.finish_dump(Some(Instant::now()));
+        let (done, ended) = mpsc::channel();
+        for deadline in [None, Some(deadline_after(Duration::MAX))] {
+            let (owned, done, log) = (session.clone(), done.clone(), log.clone());
+            let finish = move || {
+                owned.finish_dump(deadline);
+                done.send(deadline.is_none() || !log.take().is_empty()).unwrap();
+            };
+            std::thread::Builder::new().spawn(finish).unwrap();
+        }
+        assert!(ended.recv_timeout(Duration::from_millis(50)).is_err(), "the dump was not taken");
+        drop(state);
+        assert_eq!([ended.recv().unwrap(), ended.recv().unwrap()], [true; 2], "the failure is reported");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn failed_dump_is_reported_and_tried_again() {
+        let (session, log) = session_with_dumps();
+        let retries_soon = || {
+            let until = session.triggers.state.lock().skips_until.replace(deadline_after(Duration::MAX));
+            until.is_some_and(|until| until <= Instant::now() + RETRY_AFTER)
+        };
+        trigger(&session);
+        session.finish_dump(Some(deadline_after(Duration::MAX)));
+        assert!(retries_soon());
+        let ended = log.take();
+        assert!(ended.len() == 1 && ended[0].contains("no span reached the layer"), "{ended:?}");
+        assert!(!retries_soon());
+        let trace = session.recording.snapshot().unwrap();
+        let output = session.dump_output().unwrap();
+        session.write_dump(DumpSource::Triggered(trace), &output, "panic", "a panic").unwrap();
+        wait_for_saves(Instant::now());
+        assert!(retries_soon());
+        let ended = log.take();
+        assert!(ended.len() == 1 && ended[0].starts_with("a panic: cannot create"), "{ended:?}");
     }
 }
