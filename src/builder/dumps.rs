@@ -181,6 +181,34 @@ pub(super) fn settle_files(
         return Ok(());
     };
     refuse(Key::Overflow, why)?;
-    config.overflow = Overflow::Stop;
+    config.set_overflow(Overflow::Stop);
     Ok(())
+}
+
+#[cfg(test)]
+#[cfg(feature = "ondemand")]
+mod tests {
+    use super::*;
+    use crate::config::{Env, Overrides};
+    use std::fs;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "writes files")]
+    fn reload_restores_no_refused_overflow() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kineto.conf");
+        for (file, env) in [("OVERFLOW=spill\n", None), ("", Some(("KINETO_OVERFLOW", "spill")))] {
+            fs::write(&path, file).unwrap();
+            let mut overrides = Overrides::default();
+            overrides.set_config_file(path.clone());
+            let mut config = Config::resolve(&overrides, &Env::from_pairs(env), &mut Vec::new()).unwrap();
+            assert_eq!(config.overflow, Overflow::Spill);
+            settle_files(&mut config, true, |_| false).unwrap();
+            assert_eq!(config.overflow, Overflow::Stop);
+            fs::write(&path, format!("{file}GZIP_LEVEL=2")).unwrap();
+            let read = config.reread_file(&mut Vec::new()).unwrap();
+            let reloaded = config.apply_reloaded(&read);
+            assert_eq!((reloaded.overflow, reloaded.gzip_level), (Overflow::Stop, 2), "{file}");
+        }
+    }
 }

@@ -37,17 +37,20 @@ impl SessionSettings {
     /// Sets the output of the next recording.
     pub(super) fn set_output(&self, output: Output) {
         if let Some(mut next) = lock_within(&self.next, FORKED_LOCK) {
-            Arc::make_mut(&mut next).output = output;
+            Arc::make_mut(&mut next).set_output(output);
         }
     }
 
     /// Applies a reloaded configuration. Keys that may change at once do; the others apply to the next recording.
     pub(crate) fn apply_reloaded(&self, read: &Config) -> Arc<Config> {
-        let before = self.next_config();
+        // No change of the output may come between.
+        let mut next = lock_within(&self.next, FORKED_LOCK);
+        let before = next.as_deref().unwrap_or(&self.first).clone();
         let config = Arc::new(before.apply_reloaded(read));
-        if let Some(mut next) = lock_within(&self.next, FORKED_LOCK) {
-            *next = config.clone();
+        if let Some(next) = &mut next {
+            **next = config.clone();
         }
+        drop(next);
         config.apply_changed_log_settings(&before);
         config
     }
@@ -98,4 +101,35 @@ impl SessionSettings {
 /// Returns until when a process that begins to end at `now` waits for a file with that time limit.
 pub(super) fn exit_deadline(flush_timeout: Duration, now: Instant) -> Instant {
     now + flush_timeout.clamp(LEAST, YEAR)
+}
+
+#[cfg(test)]
+#[cfg(feature = "ondemand")]
+mod tests {
+    use super::*;
+    use crate::config::{Env, Overrides};
+    use std::fs;
+
+    /// The file names another output than the program does later.
+    #[test]
+    #[cfg_attr(miri, ignore = "writes files")]
+    fn reload_keeps_the_output_that_the_program_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kineto.conf");
+        fs::write(&path, "ACTIVITIES_LOG_FILE=/tmp/file.json").unwrap();
+        let mut overrides = Overrides::default();
+        overrides.set_config_file(path.clone());
+        let config = Config::resolve(&overrides, &Env::default(), &mut Vec::new()).unwrap();
+        let settings = SessionSettings::new(config.clone());
+        let read = |text: &str| {
+            fs::write(&path, text).unwrap();
+            settings.apply_reloaded(&config.reread_file(&mut Vec::new()).unwrap());
+            (settings.next_config().output.clone(), settings.next_config().gzip_level)
+        };
+        let (of_file, of_program) = (Output::PerProcess("/tmp/b.json".into()), Output::Exact("/tmp/c.json".into()));
+        assert_eq!(read("ACTIVITIES_LOG_FILE=/tmp/b.json\nGZIP_LEVEL=2"), (of_file, 2));
+        settings.set_output(of_program.clone());
+        assert_eq!(read("ACTIVITIES_LOG_FILE=/tmp/b.json\nGZIP_LEVEL=3"), (of_program.clone(), 3));
+        assert_eq!(read("GZIP_LEVEL=4"), (of_program, 4));
+    }
 }

@@ -3,7 +3,7 @@
 use super::super::Config;
 use super::super::keys::Key;
 use super::super::placeholders::{self, PlaceholderValues, has_pid_placeholder};
-use super::super::sources::settings::ConfigSource;
+use super::super::sources::settings::{ConfigSource, SourceSettings};
 use super::super::value::Value;
 use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -86,6 +86,14 @@ impl Config {
             self.output = output;
             claimed
         }))
+    }
+
+    /// Sets the output, because the program names another while it runs. A reload of the file keeps it.
+    pub(crate) fn set_output(&mut self, output: Output) {
+        let mut set = SourceSettings::default();
+        set.set(Key::LogFile, Value::Output(output.clone()));
+        self.merged = self.merged.overridden_by(ConfigSource::Builder, &set);
+        self.output = output;
     }
 
     /// Makes the folders of segments and of live files absolute: the program may change its working directory.

@@ -1,5 +1,9 @@
 //! The behaviour at the buffer limit.
 
+use super::super::Config;
+use super::super::keys::Key;
+use super::super::value::Value;
+
 /// The behaviour of a recording at the buffer limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -59,5 +63,13 @@ impl Overflow {
             Overflow::KeepNewest => "keep_newest",
             Overflow::Spill => "spill",
         }
+    }
+}
+
+impl Config {
+    /// Sets the behaviour in place of the configured one, also for configurations that are read again.
+    pub(crate) fn set_overflow(&mut self, overflow: Overflow) {
+        self.merged.replace(Key::Overflow, Value::Overflow(overflow));
+        self.overflow = overflow;
     }
 }

@@ -155,9 +155,12 @@ impl MergedSettings {
 
     /// Returns the settings with those changes in `new` that take effect in a running program.
     pub(in crate::config) fn apply_reloaded(&self, new: &MergedSettings) -> MergedSettings {
-        let is_fixed = |(key, _, _): &&(Key, Value, ConfigSource)| key.spec().reload == ReloadPolicy::Start;
-        let kept = self.0.iter().filter(is_fixed);
-        let taken = new.0.iter().filter(|entry| !is_fixed(entry));
+        let waits = |key: Key| key.spec().reload == ReloadPolicy::Start;
+        // The program may have set some after the builder, so `new` lacks them.
+        let is_set_by_program =
+            |key: Key| self.0.iter().any(|(set, _, by)| *by == ConfigSource::Builder && set.family() == key.family());
+        let kept = self.0.iter().filter(|(key, _, _)| waits(*key) || is_set_by_program(*key));
+        let taken = new.0.iter().filter(|(key, _, _)| !waits(*key) && !is_set_by_program(*key));
         let mut merged = MergedSettings(kept.chain(taken).cloned().collect());
         sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
