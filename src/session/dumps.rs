@@ -160,10 +160,15 @@ fn dump_path(output: &Path, pid: u32, since: Duration, number: u64, reason: &str
 pub(super) fn with_process_and_time(name: &OsStr, pid: u32, since: Duration) -> OsString {
     let pid = format!("_{pid}");
     let without_pid = name.to_str().and_then(|name| name.strip_suffix(&*pid));
-    let second = format!("{:#}", UtcTime(since.as_secs())).replace(['-', ':', 'Z'], "");
     let mut name = without_pid.map_or(name, OsStr::new).to_owned();
-    name.push(format!("{pid}_{second}.{:03}Z", since.subsec_millis()));
+    name.push(format!("{pid}_{}", time_part(since)));
     name
+}
+
+/// Returns the time since the Unix epoch as in a name: `20261126T074938.123Z`. Later times are later in the order of texts.
+pub(super) fn time_part(since: Duration) -> String {
+    let second = format!("{:#}", UtcTime(since.as_secs())).replace(['-', ':', 'Z'], "");
+    format!("{second}.{:03}Z", since.subsec_millis())
 }
 
 /// Returns a reason as a part of a file name: at most 32 lower-case letters, digits and dashes.

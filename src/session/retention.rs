@@ -2,6 +2,7 @@
 //!
 //! A request names any path, so a file of another process cannot be proved to be that of a request.
 
+use super::dumps::time_part;
 use crate::config::RetentionLimits;
 use crate::diag::diag;
 use crate::write::sink::Sinks;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The parts of a dump's file name, `<stem>_<pid>_<time>_<number>_<reason><end>`, as `dump_path` makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,8 @@ impl KeptFiles<'_> {
 /// behind a URL, except of `file://`.
 ///
 /// The folder is read each time: earlier processes have left dumps, and users remove some. Files of other users stay, and
-/// with `of_this_process` those of other processes; so do dumps after `newest`.
+/// with `of_this_process` those of other processes; so do dumps after `newest`. Those whose names lie in the future are the first
+/// to be removed: the clock was set back since.
 pub(super) fn remove_old_dumps(newest: &Path, limits: &RetentionLimits, of_this_process: bool) {
     let Some(newest) = Sinks::file_path(newest) else { return };
     let name_of = |path: &Path| path.file_name().and_then(|name| name.to_str().map(str::to_owned));
@@ -99,12 +101,22 @@ pub(super) fn remove_old_dumps(newest: &Path, limits: &RetentionLimits, of_this_
         }
     }
     let mut kept = KeptFiles::new(limits);
-    for ((time, id), files) in dumps.iter().rev() {
-        let is_older = (time.as_str(), id.as_str()) < (newest_name.time, newest_name.id);
-        if !kept.add(files.bytes, files.changed) && is_older {
+    let latest = latest_time(newest_name.time);
+    let (of_future, others): (Vec<_>, Vec<_>) = dumps.iter().rev().partition(|((time, _), _)| *time > latest);
+    for ((time, id), files) in others.into_iter().chain(of_future) {
+        let is_later = *time <= latest && (time.as_str(), id.as_str()) >= (newest_name.time, newest_name.id);
+        if !kept.add(files.bytes, files.changed) && !is_later {
             files.paths.iter().for_each(|path| remove_old_file(path, || fs::remove_file(path)));
         }
     }
+}
+
+/// Returns the latest time that the name of a dump may have: that of `newest`, or a minute from now, because the clocks of the
+/// machines that share a folder differ.
+fn latest_time(newest: &str) -> String {
+    const AHEAD: Duration = Duration::from_secs(60);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    time_part(now.saturating_add(AHEAD)).max(newest.to_owned())
 }
 
 #[cfg(unix)]
@@ -135,22 +147,21 @@ pub(crate) fn remove_old_file(path: &Path, remove: impl FnOnce() -> io::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn dumps_are_found_by_their_names() {
-        let name = DumpName::parse("my_app_7_20261126T074938.123Z_001_slow-span.pt.trace.json.gz").unwrap();
-        let id = "my_app_7_20261126T074938.123Z_001";
+        let name = DumpName::parse("my_app_7_20201126T074938.123Z_001_slow-span.pt.trace.json.gz").unwrap();
+        let id = "my_app_7_20201126T074938.123Z_001";
         let expected =
-            DumpName { stem: "my_app", pid: "7", time: "20261126T074938.123Z", id, end: ".pt.trace.json.gz" };
+            DumpName { stem: "my_app", pid: "7", time: "20201126T074938.123Z", id, end: ".pt.trace.json.gz" };
         assert_eq!(name, expected);
         for other in [
             "my_app_7.pt.trace.json.gz",
-            "my_app_7_20261126T074938.123Z.json",
-            "my_app_x_20261126T074938.123Z_001_a.json",
-            "my_app_7_20261126T074938.123Z_a_a.json",
-            "my_app_7_20261126T074938Z_001_a.json",
-            "7_20261126T074938.123Z_001_a.json",
+            "my_app_7_20201126T074938.123Z.json",
+            "my_app_x_20201126T074938.123Z_001_a.json",
+            "my_app_7_20201126T074938.123Z_a_a.json",
+            "my_app_7_20201126T074938Z_001_a.json",
+            "7_20201126T074938.123Z_001_a.json",
         ] {
             assert_eq!(DumpName::parse(other), None, "{other}");
         }
@@ -164,14 +175,14 @@ mod tests {
             fs::write(&path, [0; 100]).unwrap();
             path
         };
-        let name = |second: u32, rest: &str| format!("app_7_20261126T0749{second:02}.000Z_001_{rest}");
+        let name = |second: u32, rest: &str| format!("app_7_20201126T0749{second:02}.000Z_001_{rest}");
         let others = [
-            "app_7_20261126T074900.000Z_001_folder.pt.trace.json",
+            "app_7_20201126T074900.000Z_001_folder.pt.trace.json",
             "app.pt.trace.json",
-            "other_7_20261126T074900.000Z_001_a.pt.trace.json",
-            "app_7_20261126T074900.000Z_001_a.pftrace",
-            "app_7_20261126T074900.000Z_001_a.pt.trace.json.7-0-0123456789abcdef.tmp",
-            "app_7_20261126T074907.000Z_001_later.pt.trace.json",
+            "other_7_20201126T074900.000Z_001_a.pt.trace.json",
+            "app_7_20201126T074900.000Z_001_a.pftrace",
+            "app_7_20201126T074900.000Z_001_a.pt.trace.json.7-0-0123456789abcdef.tmp",
+            "app_7_20201126T074907.000Z_001_later.pt.trace.json",
         ];
         fs::create_dir(folder.path().join(others[0])).unwrap();
         others.iter().skip(1).for_each(|other| drop(write(other)));
@@ -192,7 +203,7 @@ mod tests {
         assert_eq!(left(1, 1), 1, "the newest stays");
         let limits = RetentionLimits { files_max: 1, ..RetentionLimits::NONE };
         remove_old_dumps(&folder.path().join("app.pt.trace.json"), &limits, false);
-        remove_old_dumps(Path::new("sink://x/app_7_20261126T074900.000Z_001_a.json"), &limits, false);
+        remove_old_dumps(Path::new("sink://x/app_7_20201126T074900.000Z_001_a.json"), &limits, false);
         let hour = RetentionLimits { age_max: Duration::from_secs(3600), ..RetentionLimits::NONE };
         let [old, young] = [name(3, "old.pt.trace.json"), name(4, "young.pt.trace.json")].map(|name| write(&name));
         let two_hours_ago = SystemTime::now() - Duration::from_secs(7200);
@@ -200,10 +211,33 @@ mod tests {
         remove_old_dumps(&PathBuf::from(format!("file://{}", newest.display())), &hour, false);
         assert!(!old.exists() && young.exists(), "by age, behind file://");
         fs::remove_file(young).unwrap();
-        let other_process = write("app_8_20261126T074908.000Z_001_b.pt.trace.json");
+        let other_process = write("app_8_20201126T074908.000Z_001_b.pt.trace.json");
         remove_old_dumps(&other_process, &limits, true);
         assert!(newest.exists(), "of another process");
         remove_old_dumps(&other_process, &limits, false);
         assert!(!newest.exists() && other_process.exists());
+    }
+
+    #[test]
+    fn dumps_of_the_future_are_removed_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let hour = Duration::from_secs(3600);
+        let write = |since: Duration, reason: &str| {
+            let path = folder.path().join(format!("app_7_{}_001_{reason}.json", time_part(since)));
+            fs::write(&path, "").unwrap();
+            path
+        };
+        let future = [1, 2, 3].map(|n| write(now + n * hour, "future"));
+        let limits = RetentionLimits { files_max: 3, ..RetentionLimits::NONE };
+        let past: Vec<_> = (0..4)
+            .map(|n| {
+                let newest = write(now - hour + Duration::from_secs(n), "past");
+                remove_old_dumps(&newest, &limits, false);
+                newest
+            })
+            .collect();
+        assert!(future.iter().chain(&past[..1]).all(|path| !path.exists()));
+        assert!(past[1..].iter().all(|path| path.exists()));
     }
 }
