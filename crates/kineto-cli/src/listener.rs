@@ -104,7 +104,7 @@ impl Listener {
             if why.kind() == io::ErrorKind::AlreadyExists {
                 return format!("another request is waiting: {}.request in {folder}", self.own_pid);
             }
-            format!("cannot write to {folder}: {why}; run this command as user {user} or as root")
+            format!("cannot write to {folder}: {why}; {}", advice_for(why.kind(), user))
         })?;
         Ok(SubmittedRequest {
             listener: self,
@@ -199,6 +199,15 @@ fn folder_from_environment(process: &Path, user: u32) -> Result<PathBuf, String>
         Ok(from_root) => process.join("root").join(from_root),
         Err(_) => process.join("cwd").join(folder),
     })
+}
+
+/// Returns what to do if a process of `user` reads a folder in which no file can be created.
+fn advice_for(kind: io::ErrorKind, user: u32) -> String {
+    match kind {
+        io::ErrorKind::PermissionDenied => format!("run this command as user {user} or as root"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space there".to_owned(),
+        _ => "start the traced program with another KINETO_TRIGGER_DIR".to_owned(),
+    }
 }
 
 /// Returns whether that user could write to the folder anyway; otherwise, a process could direct files to foreign
@@ -349,6 +358,13 @@ impl SubmittedRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_fits_the_error() {
+        let denied = advice_for(io::ErrorKind::PermissionDenied, 7);
+        assert_eq!(denied, "run this command as user 7 or as root");
+        assert_eq!(advice_for(io::ErrorKind::StorageFull, 0), "free space there");
+    }
 
     #[test]
     fn rename_new_does_not_replace() {
