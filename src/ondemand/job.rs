@@ -7,7 +7,7 @@ use super::source::report_progress;
 use crate::config::Config;
 use crate::error::Error;
 use crate::session::Session;
-use crate::trace::TraceStats;
+use crate::trace::{Trace, TraceStats};
 use crate::write::file::Destination;
 use crate::write::sink::Sinks;
 use std::path::PathBuf;
@@ -25,6 +25,8 @@ pub(super) struct Job {
     pub(super) late: Arc<OnceLock<Duration>>,
     /// The part of the program's own recording that the request gets, if that is shared.
     pub(super) part: SharedPart,
+    /// That part, once it is taken.
+    pub(super) taken: Arc<OnceLock<Result<Trace, Error>>>,
 }
 
 /// When a part of the program's own recording begins and ends.
@@ -72,7 +74,7 @@ pub(super) struct SavedFile {
 impl Job {
     /// Creates the job of a request that has not begun.
     pub(super) fn new(request: Arc<Request>, plan: RequestPlan) -> Job {
-        Job { id: 0, request, plan, late: Arc::default(), part: SharedPart::default() }
+        Job { id: 0, request, plan, late: Arc::default(), part: SharedPart::default(), taken: Arc::default() }
     }
 
     /// Starts the collectors, and reports what the recording will lack.
@@ -110,6 +112,19 @@ impl Job {
         }
     }
 
+    /// Takes the part of the program's own recording, if the request gets one and it has begun. The first call ends the part;
+    /// others wait for it and return the same.
+    pub(super) fn take_part(&self, session: &Session) -> Option<Result<Trace, Error>> {
+        let times = self.part.times()?;
+        let take = || session.requests.part_of_recording(times, self.request.asked.ids());
+        Some(self.taken.get_or_init(take).clone())
+    }
+
+    /// Returns whether the part is taken, so that no later record belongs to it.
+    pub(super) fn is_part_taken(&self) -> bool {
+        self.taken.get().is_some()
+    }
+
     /// Discards the recording, for that reason.
     pub(super) fn cancel(&self, session: &Session, why: &str) {
         match self.request.kind {
@@ -124,10 +139,7 @@ impl Job {
         let Request { kind, output, .. } = &*self.request;
         let trace = match kind {
             RequestKind::MemoryProfile => session.memory_profile.stop_for(self.id)?,
-            RequestKind::Trace => match self.part.times() {
-                Some(times) => session.requests.part_of_recording(times, self.request.asked.ids())?,
-                None => session.requests.stop(self.id)?,
-            },
+            RequestKind::Trace => self.take_part(session).unwrap_or_else(|| session.requests.stop(self.id))?,
         };
         let _active = session.writes.begin_writing(&trace);
         // No caller could handle violations; the file contains them.

@@ -255,6 +255,14 @@ impl RequestMachine {
         }
     }
 
+    /// Returns the request that records or is being written, if one is.
+    pub(super) fn current_job(&self) -> Option<&Job> {
+        match &self.state {
+            RequestState::Starting(job, _) | RequestState::Collecting(job, _) | RequestState::Ending(job) => Some(job),
+            RequestState::Idle | RequestState::Warming(_) => None,
+        }
+    }
+
     /// Returns whether sources should hold back further requests. Fewer than [`MOST_AHEAD`](Self::MOST_AHEAD) requests with a
     /// later start do not count.
     pub(super) fn is_busy(&self) -> bool {
@@ -331,6 +339,7 @@ fn advance_collecting(
 ) -> (RequestState, Option<RequestAction>) {
     match &program.stopped {
         Some(why) => ended_early(job, format!("a collector stopped: {why}"), moment),
+        None if job.is_part_taken() => ended_early(job, "the program ended its recording".to_owned(), moment),
         None if until.is_over(moment) => (RequestState::Ending(job.clone()), Some(RequestAction::Stop(job, None))),
         None if until.is_too_long(moment) => {
             let why = format!("it took longer than {:?}; raise KINETO_ONDEMAND_MAX_DURATION_SECS", job.request.longest);

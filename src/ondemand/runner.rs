@@ -33,8 +33,8 @@ pub(super) struct Runner {
     ended: Condvar,
     wakeup: Wakeup,
     is_closing: AtomicBool,
-    /// Whether a part of the program's own recording is being written for a request outside of the machine.
-    is_writing_last: AtomicBool,
+    /// The requests outside of the machine that get the last records of the program's own recording.
+    last_requests: Mutex<LastRequests>,
     /// Whether the thread has ended. It has its own lock, because a callback may exit the process while the machine is
     /// locked.
     has_ended: Mutex<bool>,
@@ -44,6 +44,15 @@ pub(super) struct Runner {
     written: WrittenFiles,
     /// The outcome of the last request.
     last: Mutex<Option<String>>,
+}
+
+/// Requests for the last records. The next one may begin while the end of the one before is reported.
+#[derive(Debug, Default)]
+struct LastRequests {
+    /// The one whose file is being written.
+    writing: Option<Job>,
+    /// How many are not reported.
+    unreported: usize,
 }
 
 /// How often the progress of a file is checked at the end of the process.
@@ -65,7 +74,7 @@ impl Runner {
             ended: Condvar::new(),
             wakeup,
             is_closing: AtomicBool::new(false),
-            is_writing_last: AtomicBool::new(false),
+            last_requests: Mutex::default(),
             has_ended: Mutex::default(),
             end: Condvar::new(),
             born: fork::generation(),
@@ -97,6 +106,10 @@ impl Runner {
 
     pub(super) fn is_closing(&self) -> bool {
         self.is_closing.load(Ordering::Relaxed)
+    }
+
+    fn lock_last_requests(&self) -> MutexGuard<'_, LastRequests> {
+        self.last_requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_machine(&self) -> MutexGuard<'_, RequestMachine> {
@@ -192,13 +205,21 @@ impl Runner {
     /// Writes what the program has recorded in the time before the request; waits for no other request.
     fn write_last(&self, session: &Arc<Session>, request: Request, last: Duration, moment: &ClockReading) {
         let part = SharedPart::new(moment.wall.checked_sub(last).unwrap_or(UNIX_EPOCH), moment.wall);
-        match RequestPlan::new(&request.when, moment, request.longest) {
-            Err(why) => self.refuse_request(&request, &why),
-            Ok(_) if self.is_writing_last.swap(true, Ordering::Relaxed) => {
-                self.refuse_request(&request, "another request for the last records is being written; try again");
-            }
-            Ok(plan) => self.write_job(session, Job { part, ..Job::new(Arc::new(request), plan) }, None),
+        let plan = match RequestPlan::new(&request.when, moment, request.longest) {
+            Err(why) => return self.refuse_request(&request, &why),
+            Ok(plan) => plan,
+        };
+        let job = Job { part, ..Job::new(Arc::new(request), plan) };
+        let mut last = self.lock_last_requests();
+        if last.writing.is_some() {
+            drop(last);
+            let why = "another request for the last records is being written; try again";
+            return self.refuse_request(&job.request, why);
         }
+        last.writing = Some(job.clone());
+        last.unreported += 1;
+        drop(last);
+        self.write_job(session, job, None);
     }
 
     /// Cancels all external requests.
@@ -357,12 +378,16 @@ impl Runner {
     /// at once.
     fn allow_next_last(&self, id: u64) {
         if id == 0 {
-            self.is_writing_last.store(false, Ordering::Relaxed);
+            let ended = self.lock_last_requests().writing.take();
+            drop(ended);
         }
     }
 
     /// Ends a request, so that the next one may begin.
     fn end_request(&self, id: u64) {
+        if id == 0 {
+            self.lock_last_requests().unreported -= 1;
+        }
         self.lock_machine().mark_ended(id);
         self.ended.notify_all();
         self.wakeup.notify();
@@ -374,7 +399,9 @@ impl Runner {
         actions.into_iter().for_each(|action| self.perform_action(session, action));
         let machine = self.lock_machine();
         // The wait of `close` has its own limit.
-        drop(self.ended.wait_while(machine, |machine| machine.is_underway()));
+        drop(
+            self.ended.wait_while(machine, |machine| machine.is_underway() || self.lock_last_requests().unreported > 0),
+        );
     }
 }
 
@@ -392,6 +419,17 @@ impl RequestHandler for Runner {
     }
 
     fn handle_eviction(&self) {
+        self.wakeup.notify();
+    }
+
+    fn handle_recording_end(&self) {
+        let Some(session) = self.session.upgrade() else { return };
+        let moment = read_clocks(None);
+        let last = self.lock_last_requests().writing.clone();
+        let current = self.lock_machine().current_job().cloned();
+        // The thread wakes up a little before a given start time.
+        let has_begun = |job: &Job| job.plan.time_until_start(&moment).is_zero();
+        current.into_iter().chain(last).filter(has_begun).for_each(|job| drop(job.take_part(&session)));
         self.wakeup.notify();
     }
 
@@ -481,5 +519,51 @@ fn report_end(job: &Job, reason: Option<&str>, saved: Result<SavedFile, Error>) 
             let outcome = Outcome::new(&request.asked.trace_id, Outcome::FAILED).with_reason(&reason);
             report_outcome!(Error, Failed, request.answer, outcome, "not written{trace}{early}: {why}")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ondemand::source::{AnswerChannel, RequestProgress};
+    use std::sync::mpsc::{self, Receiver, Sender};
+
+    /// Sends the end of a request to the test, and waits for its permission to continue.
+    #[derive(Debug)]
+    struct Gate {
+        ended: Mutex<Sender<RequestProgress>>,
+        permission: Mutex<Receiver<()>>,
+    }
+
+    impl AnswerChannel for Gate {
+        fn send_line(&self, _line: &str, progress: RequestProgress) {
+            if progress != RequestProgress::Ongoing {
+                self.ended.lock().unwrap().send(progress).unwrap();
+                self.permission.lock().unwrap().recv().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn end_waits_for_a_request_for_the_last_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = Session::for_tests();
+        session.start().unwrap();
+        let ((ended, end), (permit, permission)) = (mpsc::channel(), mpsc::channel());
+        let answer = Arc::new(Gate { ended: ended.into(), permission: permission.into() });
+        let text = format!("PROFILE_LAST_MSECS=9000\nACTIVITIES_LOG_FILE={}/{{pid}}.json", folder.path().display());
+        let request = Incoming { text, by: "a test".to_owned(), output: None, answer: Some(answer) };
+        let runner = Runner::new(&session).unwrap();
+        let reloader = ConfigReloader::new(session.settings.next_config());
+        // Without a source, the thread ends at once.
+        runner.clone().start_serving(&session, &[request], reloader, Vec::new).unwrap();
+        assert_eq!(end.recv().unwrap(), RequestProgress::Done);
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!*runner.has_ended.lock().unwrap());
+        permit.send(()).unwrap();
+        runner.close(session.settings.patience());
+        assert!(*runner.has_ended.lock().unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

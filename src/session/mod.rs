@@ -286,6 +286,7 @@ impl Session {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
         self.finish_dump(None);
+        self.requests.take_parts();
         let mut state = self.lock_after_snapshots()?;
         self.recording.check_process()?;
         if state.active_request.active_id().is_some() {

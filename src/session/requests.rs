@@ -22,6 +22,9 @@ pub(crate) trait RequestHandler: fmt::Debug + Send + Sync {
     /// Reports that the program has evicted the request. It must take no lock.
     fn handle_eviction(&self);
 
+    /// Takes the parts that requests get of the program's recording, which is about to end.
+    fn handle_recording_end(&self);
+
     /// Ends the running recording, and waits for its file as long as `patience` allows.
     fn close(&self, patience: Patience);
 }
@@ -116,6 +119,13 @@ impl SessionRequests {
             && !self.recording.recorder.is_spilling()
             && self.recording.status_now() != Status::Idle
             && self.used_by_program().is_some()
+    }
+
+    /// Takes the parts of the program's own recording that requests get, because it is about to end.
+    pub(super) fn take_parts(&self) {
+        if let Some(handler) = self.link.handler().filter(|_| self.shares_recording()) {
+            handler.handle_recording_end();
+        }
     }
 
     /// Returns the part of the program's own recording between two times, for a request with these ids.

@@ -11,6 +11,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("request_gets_a_part_of_the_programs_recording", request_gets_a_part_of_the_programs_recording),
     ("request_gets_what_was_recorded_last", request_gets_what_was_recorded_last),
     ("last_records_may_be_requested_again_at_once", last_records_may_be_requested_again_at_once),
+    ("request_keeps_its_part_when_the_program_stops", request_keeps_its_part_when_the_program_stops),
     ("last_records_are_refused_without_a_recording", last_records_are_refused_without_a_recording),
     ("request_of_iterations_gets_whole_ones", request_of_iterations_gets_whole_ones),
     ("request_starts_at_its_time_in_the_programs_recording", request_starts_at_its_time_in_the_programs_recording),
@@ -97,6 +98,25 @@ fn last_records_may_be_requested_again_at_once() {
     program.wait_for_times("request ended: ", 2);
     let (said, _) = program.end();
     assert_eq!(said.matches("request ended: written to ").count(), 2, "{said}");
+}
+
+fn request_keeps_its_part_when_the_program_stops() {
+    let place = TestFolders::new();
+    let mut program = start(&place, "commanded");
+    let request = place.triggers().join(format!("{}.request", program.pid()));
+    fs::write(request, place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600")).unwrap();
+    program.wait_for("recording started");
+    for command in ["work", "stop"] {
+        program.send(command);
+        program.wait_for(&format!("done: {command}"));
+    }
+    let stopped = nanoseconds_now();
+    program.send("start");
+    program.wait_for("(ended early: the program ended its recording)");
+    let trace = Trace::wait_for(&place.trace_of(&program, "a.json"));
+    let (work, (start, length)) = work_in_window(&trace);
+    assert!(work > 0 && start + length <= stopped, "{work} {start} {length} {stopped}");
+    program.end();
 }
 
 fn last_records_are_refused_without_a_recording() {
