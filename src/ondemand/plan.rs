@@ -1,7 +1,7 @@
 //! The times at which a request begins and ends.
 
 use super::machine::ClockReading;
-use super::request::When;
+use super::request::{StartTime, When};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// When the collectors and the recording begin.
@@ -19,6 +19,8 @@ pub(super) struct RequestPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Time(Instant),
+    /// A start time that the program's own configuration gives.
+    Own(Instant),
     /// A wall clock time since the Unix epoch; that clock may be set meanwhile.
     Clock(Duration),
     Iteration(u64),
@@ -69,14 +71,17 @@ impl RequestPlan {
             }
             (When::Time { start, warmup, length }, _) => {
                 let (warm, start) = match start {
-                    Some(at) => {
-                        too_late(at, moment).map_or(Ok(()), Err)?;
+                    Some(StartTime::Clock(at)) => {
                         (Point::Clock(at.saturating_sub(warmup.max(AHEAD))), Point::Clock(at))
+                    }
+                    Some(StartTime::Own(at)) => {
+                        (Point::Time(at.checked_sub(warmup.max(AHEAD)).unwrap_or(moment.now)), Point::Own(at))
                     }
                     None => (Point::Time(moment.now), Point::Time(moment.now + warmup)),
                 };
                 let (length, expires) = (Length::Time(length), expires + LATE);
-                Ok(RequestPlan { warm, start, length, expires, falls_back_to_time: false })
+                let plan = RequestPlan { warm, start, length, expires, falls_back_to_time: false };
+                plan.why_too_late(moment).map_or(Ok(plan), Err)
             }
         }
     }
@@ -91,7 +96,7 @@ impl RequestPlan {
         match self.start {
             Point::Clock(at) => moment.since_epoch() + AHEAD >= at,
             Point::Iteration(_) => moment.begins && self.start.is_reached(moment),
-            Point::Time(_) => self.start.is_reached(moment),
+            Point::Time(_) | Point::Own(_) => self.start.is_reached(moment),
         }
     }
 
@@ -99,24 +104,39 @@ impl RequestPlan {
     pub(super) fn why_expired(&self, moment: &ClockReading) -> Option<String> {
         let is_over = !self.is_due(moment) && moment.now >= self.expires;
         match self.start {
-            Point::Clock(at) => too_late(at, moment).or_else(|| {
+            Point::Clock(_) => self.why_too_late(moment).or_else(|| {
                 is_over.then(|| "the clock was set back, and its start time is too far ahead; send it again".to_owned())
             }),
             Point::Iteration(number) => {
                 is_over.then(|| format!("the program did not reach iteration {number} in time; name an earlier one"))
             }
+            Point::Own(_) => self.why_too_late(moment),
             Point::Time(_) => None,
         }
     }
 
+    /// Returns the reason to refuse a request whose start time passed too long ago.
+    fn why_too_late(&self, moment: &ClockReading) -> Option<String> {
+        let late = self.lateness(moment);
+        (late > LATE).then(|| format!("its start time passed {:.1} s ago; name a later one", late.as_secs_f64()))
+    }
+
     /// Returns how long it is until the given start time; zero without one.
     pub(super) fn time_until_start(&self, moment: &ClockReading) -> Duration {
-        if let Point::Clock(at) = self.start { at.saturating_sub(moment.since_epoch()) } else { Duration::ZERO }
+        match self.start {
+            Point::Clock(at) => at.saturating_sub(moment.since_epoch()),
+            Point::Own(at) => at.saturating_duration_since(moment.now),
+            Point::Time(_) | Point::Iteration(_) => Duration::ZERO,
+        }
     }
 
     /// Returns how late it is for the given start time; zero without one.
     pub(super) fn lateness(&self, moment: &ClockReading) -> Duration {
-        if let Point::Clock(at) = self.start { moment.since_epoch().saturating_sub(at) } else { Duration::ZERO }
+        match self.start {
+            Point::Clock(at) => moment.since_epoch().saturating_sub(at),
+            Point::Own(at) => moment.now.saturating_duration_since(at),
+            Point::Time(_) | Point::Iteration(_) => Duration::ZERO,
+        }
     }
 
     /// Returns the times that the trace is cut to, if the request gives them.
@@ -184,7 +204,7 @@ impl RequestEnd {
 impl Point {
     fn is_reached(self, moment: &ClockReading) -> bool {
         match self {
-            Point::Time(at) => moment.now >= at,
+            Point::Time(at) | Point::Own(at) => moment.now >= at,
             Point::Clock(at) => moment.since_epoch() >= at,
             Point::Iteration(number) => moment.iteration.unwrap_or(0) >= number,
         }
@@ -192,7 +212,7 @@ impl Point {
 
     fn time_or(self, moment: &ClockReading, otherwise: Instant) -> Instant {
         match self {
-            Point::Time(at) => at,
+            Point::Time(at) | Point::Own(at) => at,
             Point::Clock(at) => moment.now + at.saturating_sub(moment.since_epoch()),
             Point::Iteration(_) => otherwise,
         }
@@ -201,12 +221,6 @@ impl Point {
     fn iteration(self) -> Option<u64> {
         if let Point::Iteration(number) = self { Some(number) } else { None }
     }
-}
-
-/// Returns the reason to refuse a start time that passed too long ago.
-fn too_late(at: Duration, moment: &ClockReading) -> Option<String> {
-    let late = moment.since_epoch().saturating_sub(at);
-    (late > LATE).then(|| format!("its start time passed {:.1} s ago; name a later one", late.as_secs_f64()))
 }
 
 /// Returns the iteration with which a recording begins: the named one, if it is far enough ahead, else the next multiple.

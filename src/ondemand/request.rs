@@ -8,7 +8,7 @@ use crate::text::count_with_noun;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A valid request.
 #[derive(Clone, Debug)]
@@ -40,8 +40,8 @@ pub(super) enum RequestKind {
 pub(super) enum When {
     /// For a time.
     Time {
-        /// The start since the Unix epoch; `None` for at once.
-        start: Option<Duration>,
+        /// `None` for at once.
+        start: Option<StartTime>,
         /// How long collectors run before, if there is time.
         warmup: Duration,
         length: Duration,
@@ -57,6 +57,15 @@ pub(super) enum When {
         /// The duration if the program counts no iterations; `None` waits for them.
         or: Option<Duration>,
     },
+}
+
+/// A given start time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartTime {
+    /// A time since the Unix epoch, from a requester that may know no other clock.
+    Clock(Duration),
+    /// A time that the program's own configuration gives. The wall clock may be set before it.
+    Own(Instant),
 }
 
 const WARMUP_MAX: Duration = Duration::from_secs(60);
@@ -82,9 +91,14 @@ impl Request {
             return Err("ACTIVITIES_ENABLED is false; remove it".to_owned());
         }
         let is_own = incoming.output.is_some();
+        let (arrived, now) = (parts.time.unwrap_or_else(SystemTime::now), Instant::now());
         if !is_own {
-            check_bounds(&asked, settings, parts.time.unwrap_or_else(SystemTime::now))?;
+            check_bounds(&asked, settings, arrived)?;
         }
+        let start = asked.start.map(|at| match is_own {
+            true => StartTime::Own(now + at.saturating_sub(arrived.duration_since(UNIX_EPOCH).unwrap_or_default())),
+            false => StartTime::Clock(at),
+        });
         if asked.last.is_some() && asked.memory_profile.is_some() {
             return Err("PROFILE_LAST_MSECS is for traces; remove it or PROFILE_MEMORY".to_owned());
         }
@@ -103,7 +117,7 @@ impl Request {
             by: incoming.by.clone(),
             answer: incoming.answer.clone(),
             kind,
-            when: When::from_parsed(&asked, is_own),
+            when: When::from_parsed(&asked, start, is_own),
             output: output.path,
             is_own,
             longest: if is_own { Timetable::FOREVER } else { settings.max_duration },
@@ -132,7 +146,8 @@ impl Request {
     /// Returns the time until its start; zero without a start time.
     pub(super) fn time_until_start(&self, moment: &ClockReading) -> Duration {
         match self.when {
-            When::Time { start: Some(at), .. } => at.saturating_sub(moment.since_epoch()),
+            When::Time { start: Some(StartTime::Clock(at)), .. } => at.saturating_sub(moment.since_epoch()),
+            When::Time { start: Some(StartTime::Own(at)), .. } => at.saturating_duration_since(moment.now),
             _ => Duration::ZERO,
         }
     }
@@ -145,10 +160,10 @@ impl Request {
 
 impl When {
     /// Decides as libkineto does: iterations if both their number and the first one are given, else a duration.
-    fn from_parsed(asked: &ParsedRequest, is_own: bool) -> When {
-        let warmup = asked.warmup.unwrap_or(if asked.start.is_some() { WARMUP } else { Duration::ZERO });
+    fn from_parsed(asked: &ParsedRequest, start: Option<StartTime>, is_own: bool) -> When {
+        let warmup = asked.warmup.unwrap_or(if start.is_some() { WARMUP } else { Duration::ZERO });
         match (asked.start_iteration, asked.memory_profile) {
-            (_, Some(length)) => When::Time { start: asked.start, warmup: Duration::ZERO, length },
+            (_, Some(length)) => When::Time { start, warmup: Duration::ZERO, length },
             (Some(start), None) if asked.iterations > 0 => When::Iterations {
                 start,
                 roundup: asked.roundup.unwrap_or(1).max(1),
@@ -156,7 +171,7 @@ impl When {
                 count: asked.iterations,
                 or: (!is_own).then_some(asked.duration),
             },
-            _ => When::Time { start: asked.start, warmup, length: asked.duration },
+            _ => When::Time { start, warmup, length: asked.duration },
         }
     }
 }

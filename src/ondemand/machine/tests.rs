@@ -480,3 +480,24 @@ fn own_configuration_waits_for_iterations_without_bounds() {
     // It was meant to last until the end, so it is not early.
     assert_eq!(bench.machine.end_all_requests(&bench.moment).iter().map(said).collect::<Vec<_>>(), ["stop 2"]);
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn own_request_starts_on_time_when_the_clock_is_set() {
+    let hour = Duration::from_secs(3600);
+    for is_forward in [false, true] {
+        let mut bench = bench();
+        let text = bench.start_in(2_000) + "\nACTIVITIES_DURATION_MSECS=100";
+        assert_eq!(bench.admit_into(&text, Some("/x/own.json")), Admission::Accepted);
+        assert_eq!(bench.actions(), ["prepare 1"]);
+        let wall = bench.moment.wall;
+        bench.moment.wall = if is_forward { wall + hour } else { wall - hour };
+        bench.later(1_900);
+        assert_eq!(bench.actions(), [""; 0], "{is_forward}");
+        let start = bench.machine.next_due_time(&bench.moment).unwrap();
+        bench.moment.now = start;
+        assert_eq!(bench.actions(), ["start 1"], "{is_forward}");
+        bench.later(100);
+        assert_eq!(bench.actions(), ["stop 1"], "{is_forward}");
+    }
+}
