@@ -20,7 +20,7 @@ use tracing_subscriber::filter::Targets;
 
 pub(crate) use placeholders::PlaceholderValues;
 #[cfg(target_os = "linux")]
-pub(crate) use placeholders::has_pid_placeholder;
+pub(crate) use placeholders::{has_pid_placeholder, has_time_placeholder};
 pub use sections::async_spans::AsyncSpans;
 pub use sections::distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use sections::dumps::DumpConfig;

@@ -71,6 +71,11 @@ pub(crate) fn has_pid_placeholder(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains("{pid}"))
 }
 
+/// Returns whether a path contains `{time}`.
+pub(crate) fn has_time_placeholder(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.contains("{time}"))
+}
+
 /// Checks that a path contains only known placeholders.
 ///
 /// # Errors

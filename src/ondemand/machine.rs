@@ -93,6 +93,10 @@ impl RequestMachine {
 
     /// Admits a request unless too many are waiting.
     pub(super) fn admit_request(&mut self, request: Request, moment: &ClockReading) -> Admission {
+        if self.repeats_known_request(&request) {
+            let why = "a request with its REQUEST_TRACE_ID records or waits already; give each one its own";
+            return Admission::Refused(why.to_owned());
+        }
         let request = Arc::new(request);
         if self.has_begun() {
             if self.pending.is_some() {
@@ -113,6 +117,20 @@ impl RequestMachine {
             Ok(()) => Admission::Accepted,
             Err((_, why)) => Admission::Refused(why),
         }
+    }
+
+    /// Returns whether it has the id of a request that records or waits: its sender has sent it again.
+    fn repeats_known_request(&self, request: &Request) -> bool {
+        let id = &request.asked.trace_id;
+        let current = match &self.state {
+            RequestState::Idle => None,
+            RequestState::Warming(job)
+            | RequestState::Starting(job, _)
+            | RequestState::Collecting(job, _)
+            | RequestState::Ending(job) => Some(&job.request),
+        };
+        let known = self.accepted.iter().map(|job| &job.request).chain(&self.pending).chain(current);
+        !request.is_own && !id.is_empty() && known.into_iter().any(|known| known.asked.trace_id == *id)
     }
 
     fn accept_request(&mut self, request: Arc<Request>, moment: &ClockReading) -> Result<(), (Arc<Request>, String)> {

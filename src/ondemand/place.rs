@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use super::source::report_progress;
-use crate::config::{OnDemandConfig, PlaceholderValues, RetentionLimits, has_pid_placeholder};
+use crate::config::{OnDemandConfig, PlaceholderValues, RetentionLimits, has_pid_placeholder, has_time_placeholder};
 use crate::error::{Error, ErrorKind};
 use crate::handler::numbered_path;
 use crate::os::file_lock;
@@ -24,6 +24,8 @@ pub(super) struct OutputFile {
     pub(super) path: PathBuf,
     /// Why it is not the requested file.
     pub(super) rejection: Option<String>,
+    /// Whether it replaces a file that this process wrote for an earlier request.
+    pub(super) replaces_own: bool,
 }
 
 impl OutputFile {
@@ -49,9 +51,12 @@ impl OutputFile {
             match asked.map(|asked| {
                 resolve_allowed_path(&parts.expand(asked), &allowed, parts.pid, has_pid_placeholder(asked))
             }) {
-                None => OutputFile { path: fallback(), rejection: None },
-                Some(Ok(path)) => OutputFile { path, rejection: None },
-                Some(Err(why)) => OutputFile { path: fallback(), rejection: Some(why) },
+                None => OutputFile { path: fallback(), rejection: None, replaces_own: true },
+                // A name with a time means a new file, and the time has whole seconds.
+                Some(Ok(path)) => {
+                    OutputFile { path, rejection: None, replaces_own: !asked.is_some_and(has_time_placeholder) }
+                }
+                Some(Err(why)) => OutputFile { path: fallback(), rejection: Some(why), replaces_own: true },
             },
         )
     }
@@ -87,7 +92,12 @@ impl<'r> RequestFiles<'r> {
         Ok(RequestFiles { folder, request, mode: settings.file_mode, written })
     }
 
-    /// Returns the first name for `path`, numbered if need be, that is free or belongs to a file that this process wrote.
+    /// Returns whether the request may replace that file.
+    fn may_replace(&self, id: &FileId) -> bool {
+        self.request.replaces_own && self.written.contains(id)
+    }
+
+    /// Returns the first name for `path`, numbered if need be, that is free or belongs to a file that the request may replace.
     fn find_name(&self, path: &Path) -> io::Result<PathBuf> {
         const MOST: u64 = 10_000;
         for number in 0..=MOST {
@@ -95,18 +105,18 @@ impl<'r> RequestFiles<'r> {
             match self.folder.id_of(file_name(&candidate)?) {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(candidate),
                 Err(why) => return Err(why),
-                Ok(id) if self.written.contains(&id) => return Ok(candidate),
+                Ok(id) if self.may_replace(&id) => return Ok(candidate),
                 Ok(_) => {}
             }
         }
         Err(io::Error::other(format!("there are {MOST} files of that name already; remove some")))
     }
 
-    /// Renames a complete file to its name; returns `false` if a file that this process did not write has that name now.
+    /// Renames a complete file to its name; returns `false` if a file that the request may not replace has that name now.
     fn publish_file(&self, temporary: &OsStr, name: &OsStr) -> io::Result<bool> {
         match self.folder.rename_new(temporary, name) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-                self.folder.rename_over(temporary, name, |id| self.written.contains(id))
+                self.folder.rename_over(temporary, name, |id| self.may_replace(id))
             }
             done => done.map(|()| true),
         }
@@ -127,11 +137,15 @@ impl Destination for RequestFiles<'_> {
         self.written.add(id);
         if named != path {
             let (by, new) = (self.request.display_name(), named.display());
+            let why = match self.request.replaces_own {
+                true => "was not written by this process",
+                false => "is a trace of the same second",
+            };
             report_progress!(
                 Warning,
                 Ongoing,
                 self.request.answer,
-                "{by}: {} exists and was not written by this process; the new file is {new}",
+                "{by}: {} exists and {why}; the new file is {new}",
                 path.display()
             );
         }
@@ -378,7 +392,8 @@ mod tests {
             ("within/deep/t.json", "x.json.d/deep/t_7.json"),
             ("sp ace=#.json", "sp ace=#_7.json"),
         ] {
-            assert_eq!(inside(name), OutputFile { path: root.join(expected), rejection: None });
+            let expected = OutputFile { path: root.join(expected), rejection: None, replaces_own: true };
+            assert_eq!(inside(name), expected);
         }
         let refused = ["x.json.d/../../t.json", "away/t.json", "no/t.json", "a\nb.json", "a\0.json", "t.zip", "folder"];
         let elsewhere = ["/etc/t.json", "t.json", "s3://bucket/t.json", "/", "", "/tmp/.."];
@@ -435,6 +450,26 @@ mod tests {
         fs::remove_file(root.join("a")).unwrap();
         let error = open().unwrap_err().to_string();
         assert!(error.contains("cannot be opened"), "{error}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn files_of_one_second_are_numbered() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(temp.path()).unwrap();
+        let settings = OnDemandConfig { trace_folder: root.clone(), ..OnDemandConfig::default() };
+        let (written, parts) = (WrittenFiles::default(), parts());
+        let write = |name: &str| {
+            let text = format!("ACTIVITIES_LOG_FILE={}", root.join(name).display());
+            let incoming = Incoming { text, by: "a test".to_owned(), output: None, answer: None };
+            let request = Request::from_incoming(&incoming, &settings, &parts).unwrap();
+            let files = RequestFiles::open_folder(&request, &settings, &written).unwrap();
+            files.write_file(&request.output, 1, &mut |_, out| out.write_all(b"{}")).unwrap()
+        };
+        let [first, second, third] = [(); 3].map(|()| write("{pid}_{time}.json"));
+        assert_eq!([&second, &third], [&numbered_path(&first, 1), &numbered_path(&first, 2)]);
+        assert_eq!(write("{pid}.json"), write("{pid}.json"));
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 4);
     }
 
     #[test]

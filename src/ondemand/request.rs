@@ -20,6 +20,8 @@ pub(super) struct Request {
     pub(super) kind: RequestKind,
     pub(super) when: When,
     pub(super) output: PathBuf,
+    /// Whether the trace replaces one that this process wrote to the same file.
+    pub(super) replaces_own: bool,
     /// Whether it comes from the program's own configuration, so it is trusted.
     pub(super) is_own: bool,
     /// How long it may record, and wait for an iteration.
@@ -108,7 +110,7 @@ impl Request {
             RequestKind::MemoryProfile => "memory_snapshot.json",
         };
         let output = match &incoming.output {
-            Some(path) => OutputFile { path: path.clone(), rejection: None },
+            Some(path) => OutputFile { path: path.clone(), rejection: None, replaces_own: true },
             None => OutputFile::from_requested_path(asked.log_file.as_deref(), &settings.trace_folder, parts, default)?,
         };
         let elsewhere = output.rejection.map(|why| format!("{why}; writing to {} instead", output.path.display()));
@@ -119,6 +121,7 @@ impl Request {
             kind,
             when: When::from_parsed(&asked, start, is_own),
             output: output.path,
+            replaces_own: output.replaces_own,
             is_own,
             longest: if is_own { Timetable::FOREVER } else { settings.max_duration },
             asked,

@@ -501,3 +501,26 @@ fn own_request_starts_on_time_when_the_clock_is_set() {
         assert_eq!(bench.actions(), ["stop 1"], "{is_forward}");
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn request_that_is_sent_again_is_refused() {
+    let mut bench = bench();
+    let ahead = bench.start_in(20_000);
+    let refused =
+        |admission: Admission| matches!(admission, Admission::Refused(why) if why.contains("REQUEST_TRACE_ID"));
+    assert_eq!(bench.admit(&format!("{ahead}\nREQUEST_TRACE_ID=ahead")), Admission::Accepted);
+    assert!(refused(bench.admit(&format!("{ahead}\nREQUEST_TRACE_ID=ahead"))));
+    let text = "ACTIVITIES_DURATION_MSECS=100\nREQUEST_TRACE_ID=9";
+    assert_eq!(bench.admit(text), Admission::Accepted);
+    assert_eq!(bench.actions(), ["prepare 1", "start 1"]);
+    assert!(refused(bench.admit(text)));
+    bench.later(100);
+    assert_eq!(bench.actions(), ["stop 1"]);
+    assert!(refused(bench.admit(text)), "it is being written");
+    assert_eq!(bench.admit("REQUEST_TRACE_ID=10"), Admission::Pending);
+    assert!(refused(bench.admit("REQUEST_TRACE_ID=10")));
+    bench.machine.mark_ended(1);
+    assert_eq!(bench.actions(), ["prepare 2", "start 2"]);
+    assert_eq!(bench.admit(text), Admission::Pending, "it has ended");
+}
