@@ -85,7 +85,7 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
         },
         Some(repair) => {
             let dropped = count_with_noun(repair.dropped_bytes, "byte");
-            format!("{}: {events}; dropped {dropped} behind them", output.display())
+            format!("{}: {events}; dropped {dropped} at the end", output.display())
         }
     })
 }

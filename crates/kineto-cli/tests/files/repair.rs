@@ -11,7 +11,7 @@ fn truncated_trace_is_repaired_in_a_copy() {
     let (folder, whole, cut) = traces();
     let (out, errors, status) = run(&["repair", cut.to_str().unwrap()]);
     let repaired = folder.path().join("repaired-cut.json");
-    let expected = format!("{}: 1 event; dropped 3 bytes behind them\n", repaired.display());
+    let expected = format!("{}: 1 event; dropped 3 bytes at the end\n", repaired.display());
     assert_eq!((out, errors.as_str(), status), (expected, "", Some(0)));
     let (out, _, status) = run(&["summary", repaired.to_str().unwrap()]);
     assert!(status == Some(0) && out.contains("incomplete"), "{out}");
@@ -23,7 +23,7 @@ fn truncated_trace_is_repaired_in_a_copy() {
     fs::rename(&cut, &left_cut).unwrap();
     fs::rename(&whole, &left_whole).unwrap();
     let (out, _, status) = run(&["repair", left_cut.to_str().unwrap()]);
-    assert!(status == Some(0) && out.contains("repaired-app.json.gz: 1 events"), "{out}");
+    assert!(status == Some(0) && out.contains("repaired-app.json.gz: 1 event;"), "{out}");
     let (out, _, status) = run(&["repair", left_whole.to_str().unwrap()]);
     assert!(status == Some(0) && out.contains(": whole, 3 events; rename it to all.json"), "{out}");
     let missing = folder.path().join("missing.json");
