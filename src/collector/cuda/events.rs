@@ -149,13 +149,9 @@ impl DeviceTimer for CudaEvents {
             }
         };
         let event = self.pool.lock().event(id).ok_or(NotTimed::NoContext)?;
-        let token = Token { id, device, stream };
         match calls.record_event(event.handle, handle) {
-            0 => Ok(token),
-            code => {
-                self.release(token);
-                Err(failed(code))
-            }
+            0 => Ok(Token { id, device, stream }),
+            code => Err(failed(code)),
         }
     }
 

@@ -10,7 +10,6 @@ sim_core::counters! {
     memsets,
     // Calls that wait for a device; a profiler makes none.
     synchronizes,
-    events,
     // CUPTI's.
     api_records,
     external_records,

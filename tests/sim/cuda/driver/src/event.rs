@@ -105,7 +105,6 @@ api! {
         let context = state.context()?.1.id;
         let handle = state.ids.next_handle();
         state.next_event += 1;
-        count(&control::counters().events);
         let (id, timed) = (state.next_event, flags & DISABLE_TIMING == 0);
         state.events.insert(handle, Event { id, context, timed, moment: None, record: 0, capture: None });
         give(event, handle)
