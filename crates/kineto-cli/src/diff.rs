@@ -17,8 +17,8 @@ use std::process::ExitCode;
 /// Traces of ranks that the other side lacks, of runs that lack a rank, and of runs with few steps are left out and named.
 ///
 /// One run a side does not show how runs differ: changes that most operations share are then not reported as slower. With four or more runs a side
-/// they are. Of a few runs a side, the spread between runs is pooled over operations. A question mark, as in `slower?`, marks changes that a few
-/// runs cannot distinguish from the machine's load: of the host, and slow steps. Slow steps of device work need three runs a side.
+/// they are. Of a few runs a side, the spread between runs is pooled over operations. A question mark, as in `slower?`, marks changes that fewer
+/// than four cannot distinguish from the machine's load: of the host, and slow steps.
 ///
 /// Exit status: 0 if nothing is slower, 1 if a trace was not read, 2 if the arguments are wrong, 3 if something is slower, 4 if it is slower in a way
 /// that more runs would decide: with a question mark, alike, or in fewer than four steps.

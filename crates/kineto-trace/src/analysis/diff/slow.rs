@@ -12,9 +12,6 @@ use super::noise::{Estimate, FALSE_ALARM, MIN_VALUES, correlation_scale, ln_gamm
 use super::runs::{RunSpread, RunValues};
 use super::sides::StepSeries;
 
-/// The fewest runs of each side that show how shares differ: of two, both may be the ones with many slow steps.
-const MIN_RUNS: usize = 3;
-
 /// The share of slow steps of each run: the arcsine of its root, and the logarithm of its odds.
 type ScaledShares = [RunValues; 2];
 
@@ -27,7 +24,7 @@ pub(super) struct SlowSteps {
     /// The probability of such shares if both sides are equal, as far as steps show. `None` if there are too few slow steps for any test: that is no
     /// test to correct for (Tarone 1990).
     pub(super) by_steps: Option<f64>,
-    /// The same as far as runs show; 1 if a side has fewer than three.
+    /// The same as far as runs show; 1 if a side has fewer than four, of which all may be the ones with many slow steps.
     pub(super) by_runs: Option<f64>,
 }
 
@@ -39,7 +36,7 @@ impl SlowSteps {
             RunSpread::new(found.iter().flatten().filter_map(|(_, of_runs): &(_, ScaledShares)| of_runs.get(scale)))
         });
         let with_runs = |(slow, of_runs): (SlowSteps, ScaledShares)| {
-            let has_runs = of_runs.iter().flatten().all(|runs| runs.len() >= MIN_RUNS);
+            let has_runs = of_runs.iter().flatten().all(|runs| runs.len() >= MIN_VALUES);
             let scales = spreads.iter().zip(&of_runs).map(|(spread, values)| spread.change_probability(values));
             let of_runs = if has_runs { scales.fold(0.0, f64::max) } else { 1.0 };
             SlowSteps { by_runs: slow.by_steps.map(|by_steps| by_steps.max(of_runs)), ..slow }
