@@ -26,6 +26,8 @@ pub struct Builder {
     pub(super) arrows: Arrows,
     pub(super) ends: Vec<SliceEnd>,
     pub(super) async_spans: BTreeSet<u64>,
+    /// Whether the file has a header of Kineto's format.
+    pub(crate) is_kinetos: bool,
     /// The kinds of the categories met so far.
     kinds: HashMap<StringId, Option<ActivityType>>,
     /// The tracks of host threads and streams met last: process, thread, and the number of the track plus 1.
@@ -273,11 +275,11 @@ impl Builder {
         self.events.header.push((key, json));
     }
 
-    /// Makes operations of all slices if the file has no slice of a type that Kineto knows: another tool wrote it, whose
-    /// categories are its own, such as the module paths of tracing-chrome.
+    /// Makes operations of all slices if the file has no slice of a type that Kineto knows and no header of its format: another
+    /// tool wrote it, whose categories are its own, such as the module paths of tracing-chrome.
     fn take_foreign_slices_as_ops(&mut self) {
         let slices = || self.events.rows.iter().filter(|row| row.phase == Phase::Slice);
-        if slices().any(|row| row.kind.is_some()) {
+        if self.is_kinetos || slices().any(|row| row.kind.is_some()) {
             return;
         }
         for row in self.events.rows.iter_mut().filter(|row| row.phase == Phase::Slice) {

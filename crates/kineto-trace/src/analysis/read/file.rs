@@ -125,7 +125,7 @@ impl FileReader {
         match (key.as_str(), value) {
             ("baseTimeNanoseconds", value) => self.set_time_base(&value),
             (INCOMPLETE, _) => self.list.count_note(Note::Incomplete),
-            (key, _) if ABOUT_FILE.contains(&key) => {}
+            (key, _) if ABOUT_FILE.contains(&key) => self.list.builder.is_kinetos |= key == "schemaVersion",
             _ => self.list.builder.add_header_entry(key, text),
         }
         Ok(false)
@@ -313,6 +313,9 @@ mod tests {
         assert_eq!(events.get(1).unwrap().category(), "app::db");
         let known = foreign.to_owned() + r#", {"ph":"X","cat":"kernel","name":"gemm","tid":1,"ts":10,"dur":1}"#;
         assert_eq!(kinds(&read(&known)), [None, None, None, Some(ActivityType::ConcurrentKernel)]);
+        // One of PyTorch with the work of a device that Kineto does not know.
+        let text = format!(r#"{{"schemaVersion": 1, "traceEvents": [{foreign}]}}"#);
+        assert_eq!(kinds(&Events::from_reader(text.as_bytes()).unwrap()), [None; 3]);
     }
 
     #[test]

@@ -82,10 +82,12 @@ impl Nesting {
                 *parent = open.innermost_slice(&slice).and_then(|around| u32::try_from(around).ok());
             }
             let overlapped = open.overlapped_slices().iter().filter_map(|index| events.get(*index));
-            let on_other_rows = overlapped.filter(|other| other.track_index() != slice.track_index());
+            // Slices of one row nest, unless its rows are asynchronous.
+            let can_overlap = |other: &Event<'_>| slice.track().is_async || other.track_index() != slice.track_index();
+            let others = overlapped.filter(can_overlap);
             nesting
                 .interrupted_by
-                .extend(on_other_rows.filter_map(|other| Some((u32::try_from(other.index()).ok()?, number))));
+                .extend(others.filter_map(|other| Some((u32::try_from(other.index()).ok()?, number))));
             open.push(&slice, slice.index());
             nesting.order.push(number);
         }
@@ -281,5 +283,20 @@ mod tests {
                 prop_assert_eq!(tree.parent(event).map(|parent| parent.index()), expected, "{:?}", event);
             }
         }
+    }
+
+    #[test]
+    fn concurrent_asynchronous_slices_share_their_time() {
+        let row = |name: &str, from: u32, to: u32| {
+            let end =
+                |ph, at| format!(r#"{{"ph":"{ph}","cat":"app","name":"{name}","id":1,"pid":1,"tid":1,"ts":{at}}}"#);
+            [end("b", from), end("e", to)].join(",")
+        };
+        let rows = [row("main", 0, 1000), row("a", 10, 500), row("b", 11, 501), row("c", 12, 502)];
+        let events = Events::from_reader(format!("[{}]", rows.join(",")).as_bytes()).unwrap();
+        let averages = events.key_averages();
+        let own = |name: &str| averages.ops().iter().find(|op| op.name() == name).map(|op| op.self_cpu_ns());
+        assert_eq!(own("main"), Some(508_000));
+        assert_eq!(averages.ops().iter().map(|op| op.self_cpu_ns()).sum::<i64>(), 1_000_000);
     }
 }

@@ -75,13 +75,14 @@ impl<'s> Screen<'s> {
         self.write_unlisted(f)
     }
 
-    /// Tells which slices are in no table, if other slices of the file have types that Kineto knows.
+    /// Tells which slices are in no table. Those of another tool's file are operations.
     fn write_unlisted(&self, f: &mut Formatter<'_>) -> fmt::Result {
         const CATEGORIES: usize = 3;
 
         let all = &self.summary.categories;
         let unknown: Vec<_> = all.iter().filter(|(category, _)| ActivityType::from_name(category).is_none()).collect();
-        if unknown.is_empty() || unknown.len() == all.len() {
+        let is_foreign = unknown.len() == all.len() && !self.summary.averages.ops().is_empty();
+        if unknown.is_empty() || is_foreign {
             return Ok(());
         }
         let names = unknown.iter().take(CATEGORIES).map(|(category, _)| truncate_name(category, 30));

@@ -272,6 +272,7 @@ impl PerfettoReader {
 
     /// Reads what this crate writes about a file.
     fn read_about_file(&mut self, json: &str) {
+        self.builder.is_kinetos = true;
         let (mut seed, mut end) = (None, None);
         let number = |value: JsonValue<'_>| match value {
             JsonValue::Number(number) => number.as_str().parse::<u64>().ok(),
