@@ -72,11 +72,12 @@ impl UnfinishedLaunches {
         }
     }
 
-    /// Notes that a call ends a capture: that of its thread, even if it fails, or else the oldest of another thread.
-    pub(in crate::collector) fn end_capture(&mut self, correlation: u32, thread: u32, succeeded: bool) {
+    /// Notes a call that ends a capture: that of its thread, even if it fails, or else, if it `ends` one, the oldest of another
+    /// thread.
+    pub(in crate::collector) fn end_capture(&mut self, correlation: u32, thread: u32, ends: bool) {
         // The driver's call in one of the runtime has the same id.
         let is_first = std::mem::replace(&mut self.last_end, correlation) != correlation;
-        let of_another = (is_first && succeeded && !self.capturing.is_empty()).then_some(0);
+        let of_another = (is_first && ends && !self.capturing.is_empty()).then_some(0);
         let own = self.capturing.iter().position(|capturing| *capturing == thread);
         if let Some(place) = own.or(of_another) {
             self.capturing.remove(place);
@@ -113,11 +114,16 @@ impl UnfinishedLaunches {
 
     /// Notes that this number of records is missing: from now on no launch is waited for.
     pub(in crate::collector) fn note_missing(&mut self, records: u64) {
-        self.is_missing_records |= records > 0;
+        if records > 0 {
+            self.is_missing_records = true;
+            // Their ends may be among them.
+            self.capturing.clear();
+        }
     }
 
-    /// Stops waiting for all launches so far, whose records may never arrive.
+    /// Stops waiting for all launches so far, whose records may never arrive, and forgets captures, whose ends may not either.
     pub(in crate::collector) fn clear(&mut self) {
+        self.capturing.clear();
         for page in &mut self.pages {
             page.launched.fill(0);
         }
@@ -223,6 +229,11 @@ mod tests {
         launches.begin_capture(7);
         launches.end_capture(3, 8, true);
         assert!(!launches.can_reach_device(), "the call around it");
+        launches.clear();
+        assert!(launches.can_reach_device(), "its end may lie in a pause");
+        launches.begin_capture(7);
+        launches.note_missing(1);
+        assert!(launches.can_reach_device(), "its end may be missing");
     }
 
     #[test]

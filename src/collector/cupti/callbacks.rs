@@ -7,6 +7,8 @@ use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
 use super::range::{self, BegunCall, EndedCall, StreamPlace};
 use super::shared::{BufferInfo, each_layout};
+use super::start::SCRAPS;
+use crate::collector::buffered::pool;
 use crate::collector::library::contained::in_callback;
 use std::ffi::{CStr, c_char, c_void};
 
@@ -35,8 +37,8 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize, most
     if buffer.is_null() || size.is_null() {
         return;
     }
-    // In a forked child, the pool's lock may be held for ever.
-    let place = if HUB.owner.is_inherited() { None } else { HUB.pool.request_buffer() };
+    // In a forked child, the pool's lock may be held for ever. Old versions accept no refusal.
+    let place = if HUB.owner.is_inherited() { pool::leak_buffer(SCRAPS.bytes) } else { HUB.pool.request_buffer() };
     let (start, length) = place.map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
     // SAFETY: CUPTI passes a valid place for the buffer's address.
     unsafe { buffer.write(start) };

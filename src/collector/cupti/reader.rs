@@ -73,6 +73,8 @@ impl PushedId {
 
 /// The most threads that may be between the record of an id and that of its call.
 const PUSHED_IDS_MAX: usize = 8;
+/// The error of a call that ends a capture which another call has made invalid.
+const CAPTURE_INVALIDATED: u32 = 901;
 
 /// Prefixes of numbers in `composed`.
 const COPY: u32 = 1 << 24;
@@ -248,7 +250,7 @@ impl Reader {
         if succeeded && does.begins_capture {
             self.launches.begin_capture(thread);
         } else if does.ends_capture {
-            self.launches.end_capture(correlation, thread, succeeded);
+            self.launches.end_capture(correlation, thread, succeeded || call.result() == CAPTURE_INVALIDATED);
         }
         let reaches_device = does.launches && succeeded && self.launches.can_reach_device();
         let launches = reaches_device && self.expects_work(does.runs_kernels);

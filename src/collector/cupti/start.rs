@@ -63,7 +63,7 @@ const BY_NVTX: ActivityTypes = ActivityTypes::of(&[ActivityType::UserAnnotation,
 /// The CUPTI version since which a request for a buffer may be refused (libkineto's experience).
 const REFUSALS_SINCE: u32 = 27;
 /// The buffers that older versions get beyond the limit.
-const SCRAPS: ScrapLimits = ScrapLimits { bytes: 64 << 10, most: 32 };
+pub(super) const SCRAPS: ScrapLimits = ScrapLimits { bytes: 64 << 10, most: 32 };
 
 impl Loaded {
     /// Finds the driver first, then the library: some versions end the process without a driver.
