@@ -137,12 +137,15 @@ impl RecordingWindows {
 
     /// Stops recording these types; returns `false` if no recording is running.
     pub(super) fn pause(&self, types: ActivityTypes) -> bool {
+        // A processor's counter that begins anew after a suspend may be earlier than the windows for long.
+        let mut passes = 3;
         let (switches, times, mut state) = loop {
+            passes -= 1;
             let (switches, begun) = (self.lock_state().switches_for(types), crate::clock::now());
             let times = read_switch_clocks(&switches);
             let state = self.lock_state();
             // Another thread may have opened a window meanwhile: the times lie before it, and would drop its records.
-            if state.devices.iter().all(|device| device.open.is_none_or(|open| open.at <= begun)) {
+            if passes == 0 || state.devices.iter().all(|device| device.open.is_none_or(|open| open.at <= begun)) {
                 break (switches, times, state);
             }
         };
