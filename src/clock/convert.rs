@@ -118,14 +118,8 @@ impl Converter {
         if self.steps == 0 {
             return all.iter().map(|(start, end)| (self.timestamp_of(*start), self.timestamp_of(*end))).collect();
         }
-        let mut stretches = List::new();
-        for PieceTicks { piece, next, from, to } in
-            all.iter().flat_map(|(start, end)| self.pieces_between(*start, *end))
-        {
-            stretches.push((piece.time_at(from), piece.time_at(to)));
-            let stepped = next.map(|next| Piece { ns_per_tick: piece.ns_per_tick, ..*next });
-            stretches.extend(stepped.map(|piece| (piece.time_at(from), piece.time_at(to))));
-        }
+        let mut stretches: List<_> =
+            all.iter().flat_map(|(start, end)| self.stretches_by_piece(*start, *end)).collect();
         stretches.sort_unstable();
         stretches.dedup_by(|next, last| {
             let touches = next.0 <= last.1;
@@ -135,11 +129,22 @@ impl Converter {
         stretches
     }
 
+    /// Returns the stretches of time of a stretch of ticks, in order of its pieces; two where the clock may have been stepped.
+    fn stretches_by_piece(&self, start: Ticks, end: Ticks) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        self.pieces_between(start, end).flat_map(|PieceTicks { piece, next, from, to }| {
+            let stepped = next.map(|next| Piece { ns_per_tick: piece.ns_per_tick, ..*next });
+            let times = move |piece: Piece| (piece.time_at(from), piece.time_at(to));
+            [Some(times(*piece)), stepped.map(times)].into_iter().flatten()
+        })
+    }
+
     /// Returns the earliest and the latest time of a stretch of ticks: all times of its records lie between them.
     pub(crate) fn time_range(&self, start: Ticks, end: Ticks) -> (Timestamp, Timestamp) {
-        let stretches = self.stretches_of(&[(start, end)]);
-        let range = stretches.first().zip(stretches.last()).map(|(first, last)| (first.0, last.1));
-        range.unwrap_or_else(|| (self.timestamp_of(start), self.timestamp_of(end)))
+        if self.steps == 0 {
+            return (self.timestamp_of(start), self.timestamp_of(end));
+        }
+        let both = self.stretches_by_piece(start, end).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        both.unwrap_or_default()
     }
 
     /// Returns the earliest and the latest time of all anchors, if the clock was stepped between two of them.
