@@ -199,6 +199,10 @@ fn finish_and_write(session: &Session, by: EndedBy, why_empty: impl Fn(&str) -> 
     }
     let is_idle = session.recording.status() == Status::Idle && !session.is_stepping();
     let written = if is_idle { Ok(()) } else { end_and_write(session, by, why_empty) };
+    if is_idle && by == EndedBy::RecordingGuard {
+        // The program has ended the recording, and may have flushed it before.
+        session.steps.skip_file_number();
+    }
     if by == EndedBy::Guard {
         // Those of recordings that were discarded.
         session.spill.leave_ended(session, None);
@@ -240,8 +244,6 @@ fn write_recording(
     let why = session.why_empty(&trace);
     // A part that cannot be written keeps it, also if the rest is empty and not written.
     let _live = why.as_ref().and_then(|_| trace.contents().recorded.live_file().cloned());
-    // If a flush makes no progress, it is not waited for.
-    let _turn = session.writes.lock_output(session.settings.patience());
     let written = match (parts, path, why) {
         (Some(parts), path, _) => session.write_parts(&parts, Some(trace), path.as_deref()),
         (None, Some(path), None) => session.writes.write_in_time(trace, path, session.settings.patience()),

@@ -319,11 +319,11 @@ impl Profiler {
     }
 
     /// Writes what was recorded so far to the guard's output, while the recording continues; returns when the file is
-    /// complete. If another thread is writing it, this waits first, so that the newest trace replaces the others.
+    /// complete.
     ///
     /// # Errors
     /// Those of [`snapshot`](Profiler::snapshot) and of [`Trace::save`]; [`Config`](crate::ErrorKind::Config) if there
-    /// is no output; [`Timeout`](crate::ErrorKind::Timeout) if the other thread makes no progress for `flush_timeout`.
+    /// is no output.
     pub fn flush(&self) -> Result<(), Error> {
         self.session()?.flush()
     }

@@ -50,8 +50,8 @@ impl SharedPart {
     /// Ends the part now, unless the request gives the time.
     fn end(&self, given: Option<SystemTime>) {
         if let Some((begin, since)) = self.begin.get() {
-            // The wall clock may have been set since.
-            self.end.get_or_init(|| given.unwrap_or_else(|| *begin + since.elapsed()));
+            // The wall clock may have been set since, back or forward.
+            self.end.get_or_init(|| given.unwrap_or_else(|| SystemTime::now().max(*begin + since.elapsed())));
         }
     }
 
@@ -156,7 +156,7 @@ impl Job {
         let noted = NotedFiles::new(to);
         let path = match kind {
             RequestKind::MemoryProfile => session.memory_profile.write_timeline(&trace, &noted, output),
-            RequestKind::Trace => trace.save_all_to(&noted, output),
+            RequestKind::Trace => trace.save_all(&noted, output),
         };
         let limits = session.settings.next_config().ondemand.kept;
         let file_path = |path: &PathBuf| Sinks::file_path(path).unwrap_or(path).to_owned();

@@ -100,6 +100,7 @@ impl<T: Default> Own<T> {
     }
 
     /// Locks the value of this process, unless another thread has locked it.
+    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "used by the C API"))]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.own_mutex().try_lock() {
             Ok(value) => Some(value),

@@ -115,7 +115,7 @@ impl SaveJob for DumpJob {
     }
 
     fn save(&mut self, trace: &Trace, path: &Path) -> Result<(), Error> {
-        save_trace(trace, path)?;
+        save_trace(trace, trace.destination(), path)?;
         let config = self.settings.first_config();
         // Other programs share the folder of the default output.
         remove_old_dumps(path, &config.dumps.kept, config.output == Output::Default);

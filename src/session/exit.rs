@@ -133,13 +133,12 @@ fn flush_sessions(
     let failed = |error: Error| diag!(Error, "flush", "the trace was not written: {error}");
     let mut pending = Vec::new();
     for (session, deadline) in sessions.iter().filter(|(session, deadline)| session.has_unwritten(*deadline)) {
-        let turn = session.writes.lock_output(Patience::Until(*deadline));
         match begin(session, *deadline) {
-            Ok(write) => pending.extend(write.map(|write| (write, turn))),
+            Ok(write) => pending.extend(write),
             Err(error) => failed(error),
         }
     }
-    for ((write, live), _turn) in pending {
+    for (write, live) in pending {
         let trace = write.trace().clone();
         match write.wait() {
             Ok(()) if trace.progress().file_cut().is_none_or(|cut| cut.is_at_size_limit()) => {
@@ -173,16 +172,14 @@ impl Session {
     ///
     /// With `at_end`, the program decides nothing more, and its settings may say that no file is written.
     fn begin_flush(&self, deadline: Instant, at_end: bool) -> Result<Option<PendingFlush>, Error> {
-        let (path, trace, live) = loop {
-            let Some(path) = self.output_path().filter(|path| at_end || !Writers::is_url(path)) else {
-                return Ok(None);
-            };
-            let (trace, live) = self.recording.with_live_file(|| self.recording.snapshot());
-            // Another recording may have begun in between.
-            if self.output_path().as_ref() == Some(&path) {
-                break (path, trace?, live);
-            }
-        };
+        let is_wanted = |path: &PathBuf| at_end || !Writers::is_url(path);
+        if self.output_path().filter(is_wanted).is_none() {
+            return Ok(None);
+        }
+        let snapshot = || self.recording.with_live_file(|| self.recording.snapshot());
+        let (path, (trace, live)) = self.take_with_output(snapshot);
+        let Some(path) = path.filter(is_wanted) else { return Ok(None) };
+        let trace = trace?;
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
         }
@@ -198,25 +195,25 @@ impl Session {
 
     /// Writes what was recorded so far to the output.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        let _turn = self.writes.lock_output(self.settings.patience()).ok_or_else(|| {
-            let why = "the output is being written; try again when that has ended, or raise flush_timeout";
-            Error::new(ErrorKind::Timeout, format!("cannot flush: {why}"))
-        })?;
-        let (output, trace) = loop {
-            let output = self.output_now("flush")?;
-            if Writers::is_url(&output) {
-                let why =
-                    "its writer takes one trace, at the end; use `snapshot` and `save` for what was recorded so far";
-                return Err(Error::new(ErrorKind::Config, format!("cannot flush: {why}")));
+        let output = self.output_now("flush")?;
+        if Writers::is_url(&output) {
+            let why = "its writer takes one trace, at the end; use `snapshot` and `save` for what was recorded so far";
+            return Err(Error::new(ErrorKind::Config, format!("cannot flush: {why}")));
+        }
+        let (path, trace) = self.take_with_output(|| self.recording.snapshot());
+        let (path, trace) = (path.unwrap_or(output), trace?);
+        trace.save_all(&self.writes.output_of(&trace), &path).map(drop)
+    }
+
+    /// Returns what `take` takes of a recording, with the output of that one: another may begin in between.
+    fn take_with_output<T>(&self, take: impl Fn() -> T) -> (Option<PathBuf>, T) {
+        let values = self.settings.next_config().placeholder_values();
+        loop {
+            let (path, taken) = (self.output_path_with(&values), take());
+            if self.output_path_with(&values) == path {
+                return (path, taken);
             }
-            let trace = self.recording.snapshot()?;
-            // Another recording may have begun in between.
-            if self.output_path().as_ref() == Some(&output) {
-                break (output, trace);
-            }
-        };
-        let _active = self.writes.begin_writing(&trace);
-        trace.save_all(&output)
+        }
     }
 
     /// Returns the output for what was recorded so far, if `verb` may write the program's recording to it.

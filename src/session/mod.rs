@@ -175,7 +175,12 @@ impl Session {
     ///
     /// In a forked child the name contains the process id, because the parent writes its file under the plain name.
     pub(crate) fn output_path(&self) -> Option<PathBuf> {
-        let (path, output) = self.expanded_output(&self.settings.next_config().placeholder_values())?;
+        self.output_path_with(&self.settings.next_config().placeholder_values())
+    }
+
+    /// Does the same with these values of placeholders.
+    fn output_path_with(&self, values: &PlaceholderValues) -> Option<PathBuf> {
+        let (path, output) = self.expanded_output(values)?;
         self.steps.output_file(path, &output)
     }
 

@@ -6,12 +6,15 @@ use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
 use crate::text::count_with_noun;
 use crate::trace::Trace;
+use crate::write::file::{Contents, Destination};
 use crate::write::sink::{Sinks, Writers};
+use std::collections::BTreeMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SendError};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How long to wait for writers.
@@ -23,8 +26,6 @@ pub(crate) enum Patience {
     Until(Instant),
 }
 
-/// How often a thread checks whether others have finished writing.
-const INTERVAL: Duration = Duration::from_millis(5);
 /// How long a writer may take to close its file after its time limit.
 pub(super) const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
 
@@ -70,8 +71,8 @@ impl WriteWait {
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     active: fork::Own<Vec<RegisteredWrite>>,
-    /// Locked from before a trace is taken until it is in the output, so that no older one replaces it.
-    output: fork::Own<()>,
+    /// The newest trace in each file, by the order in which they were taken.
+    newest: fork::Own<BTreeMap<PathBuf, u64>>,
     numbers: AtomicU64,
 }
 
@@ -120,22 +121,9 @@ impl Writes {
         active.iter().filter_map(|write| write.trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
     }
 
-    /// Waits until no other thread writes the output. Returns `None` if that takes longer than `patience`, or if the calling
-    /// thread is writing it, as in a panic hook.
-    pub(crate) fn lock_output(&self, patience: Patience) -> Option<MutexGuard<'_, ()>> {
-        let (own, mut wait) = (thread::id(), patience.start_wait());
-        let is_own = || self.active.lock().iter().any(|write| write.thread == own && write.trace.is_some());
-        loop {
-            let turn = self.output.try_lock();
-            if turn.is_some() || is_own() || wait.time_left(self.progress_steps()).is_zero() {
-                return turn;
-            }
-            std::thread::sleep(INTERVAL);
-        }
-    }
-
     /// Waits until other threads have finished writing; the process ends at `deadline`.
     pub(super) fn wait_for_others(&self, deadline: Instant) {
+        const INTERVAL: Duration = Duration::from_millis(5);
         let own = thread::id();
         let is_over = || self.active.lock().iter().all(|write| write.thread == own);
         let patience = Patience::Until(deadline);
@@ -169,15 +157,15 @@ impl Writes {
             trace.progress().close_at(deadline);
         }
         let (done, outcome) = mpsc::channel();
-        let (written, target) = (trace.clone(), path.clone());
+        let (writes, written, target) = (self.clone(), trace.clone(), path.clone());
         let write = move || {
             // After the timeout, the receiver is gone.
-            if let Err(SendError(Ok(()))) = done.send(save_trace(&written, &target)) {
+            if let Err(SendError(Ok(()))) = done.send(save_trace(&written, &writes.output_of(&written), &target)) {
                 report_written_trace(&written, &target);
             }
         };
         if std::thread::Builder::new().name("kineto-write".into()).spawn(write).is_err() {
-            save_trace(&trace, &path)?;
+            save_trace(&trace, &self.output_of(&trace), &path)?;
             report_written_trace(&trace, &path);
             return Ok(None);
         }
@@ -191,12 +179,59 @@ impl Drop for ActiveWrite {
     }
 }
 
+/// The output of a session for one of its traces, which replaces no newer one: the last that was taken remains, also if an
+/// earlier one takes longer to write.
+pub(super) struct OrderedOutput<'o> {
+    inner: &'o dyn Destination,
+    newest: &'o fork::Own<BTreeMap<PathBuf, u64>>,
+    taken_as: u64,
+}
+
+impl Writes {
+    /// Returns the output for a trace.
+    pub(super) fn output_of<'o>(&'o self, trace: &'o Trace) -> OrderedOutput<'o> {
+        let taken_as = trace.contents().info.taken_as;
+        OrderedOutput { inner: trace.destination(), newest: &self.newest, taken_as }
+    }
+}
+
+impl Destination for OrderedOutput<'_> {
+    fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
+        /// More files are not being written at once.
+        const FILES_MAX: usize = 64;
+        if !Sinks::is_file(path) {
+            return self.inner.write_file(path, gzip_level, contents);
+        }
+        let (mut newest, mut is_outdated) = (None, false);
+        let written = self.inner.write_file(path, gzip_level, &mut |name, out| {
+            contents(name, out)?;
+            // From here on until the file has its name.
+            let known = self.newest.lock();
+            is_outdated = known.get(path).is_some_and(|newest| *newest > self.taken_as);
+            newest = Some(known);
+            if is_outdated { Err(io::Error::other("a newer trace has been written")) } else { Ok(()) }
+        });
+        match (written, newest) {
+            (Err(_), _) if is_outdated => Ok(path.to_owned()),
+            (Ok(name), Some(mut known)) => {
+                known.insert(path.to_owned(), self.taken_as);
+                if known.len() > FILES_MAX {
+                    let oldest = known.iter().min_by_key(|(_, taken_as)| **taken_as).map(|(path, _)| path.clone());
+                    oldest.and_then(|oldest| known.remove(&oldest));
+                }
+                Ok(name)
+            }
+            (written, _) => written,
+        }
+    }
+}
+
 /// Saves a trace that the crate writes by itself; a panic is an error.
-pub(super) fn save_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
+pub(super) fn save_trace(trace: &Trace, to: &dyn Destination, path: &Path) -> Result<(), Error> {
     contain_panics(path, || {
         // No caller could handle violations; the file contains them.
         let _ = trace.check_violations();
-        trace.save_all(path)
+        trace.save_all(to, path).map(drop)
     })
 }
 

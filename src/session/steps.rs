@@ -160,8 +160,17 @@ impl StepControl {
         self.file.store(if is_numbered { run.cycles + 1 } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Gives the next file an unused number.
-    fn end_numbered_file(&self) {
+    /// Gives the next file an unused number, unless cycles number their files themselves.
+    pub(crate) fn skip_file_number(&self) {
+        if let Ok(lock) = self.lock_step(None) {
+            self.end_numbered_file(&lock.run);
+        }
+    }
+
+    fn end_numbered_file(&self, run: &ScheduleRun) {
+        if run.schedule.is_some() {
+            return;
+        }
         self.file.store(self.file.load(Ordering::Relaxed).max(1) + 1, Ordering::Relaxed);
     }
 
@@ -341,8 +350,8 @@ impl Session {
             }
             // While no other recording can start.
             let (path, parts) = (self.output_path(), self.spill.take_last(self));
-            if by == EndedBy::RecordingGuard && run.schedule.is_none() {
-                self.steps.end_numbered_file();
+            if by == EndedBy::RecordingGuard {
+                self.steps.end_numbered_file(run);
             }
             return Ok(Ending::Recording(EndedRecording { trace, path, parts }));
         };
@@ -430,8 +439,6 @@ impl Session {
             };
         }
         let Some(path) = self.output_path() else { return Ok(None) };
-        // If a flush makes no progress, it is not waited for.
-        let _turn = self.writes.lock_output(self.settings.patience());
         match self.spill.take_ended(self, self.spill_deadline()) {
             Some(parts) => self.write_parts(&parts, Some(trace.clone()), Some(&path))?,
             None => self.writes.write_in_time(trace.clone(), path.clone(), self.settings.patience())?,

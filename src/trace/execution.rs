@@ -55,13 +55,8 @@ impl Trace {
         writer.finish(end).map(drop)
     }
 
-    /// Saves the trace, and next to it the execution trace if the builder enabled that.
-    pub(crate) fn save_all(&self, path: &Path) -> Result<(), Error> {
-        self.save_all_to(self.destination(), path).map(drop)
-    }
-
-    /// Does the same with a destination; returns the name of the trace's file.
-    pub(crate) fn save_all_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
+    /// Saves the trace, and next to it the execution trace if the builder enabled that; returns the name of the trace's file.
+    pub(crate) fn save_all(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let saved = self.save_to(to, path, &mut ProgressReport::with_limit(self.inner.info.file_limit))?;
         // The limit that closed the trace early leaves no time or space for another file.
         let is_wanted = self.inner.info.execution_trace && self.progress().file_cut().is_none();

@@ -21,6 +21,9 @@ use std::time::Duration;
 pub(crate) struct TraceInfo {
     /// Whether it was recorded; otherwise it consists of a builder's records.
     pub(crate) is_recording: bool,
+    /// The order in which the traces of this process were taken: of two of one recording, the later has all records of the
+    /// earlier.
+    pub(crate) taken_as: u64,
     pub(crate) mode: Modes,
     /// The losses, by cause.
     pub(crate) losses: [u64; Loss::ALL.len()],
@@ -87,6 +90,7 @@ encoded! {
         distributed, effective, clock, async_spans, with_target, with_location, flags, overload_names, fwd_bwd, selected,
         wait_events, some_threads, profiler_range, gzip_level, execution_trace, private_use1, violations,
     } + {
+        taken_as: 0,
         file_limit: None,
         is_strict: false,
         sinks: Arc::default(),

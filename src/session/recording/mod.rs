@@ -39,6 +39,7 @@ use reports::Reports;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
@@ -493,8 +494,10 @@ impl fmt::Debug for SessionOptions {
 
 /// Returns the part of a trace's header that follows from the process and the settings.
 fn trace_info(config: &Config, trace_id: String) -> TraceInfo {
+    static TAKEN: AtomicU64 = AtomicU64::new(0);
     TraceInfo {
         is_recording: true,
+        taken_as: TAKEN.fetch_add(1, Ordering::Relaxed),
         mode: config.mode,
         losses: [0; Loss::ALL.len()],
         observers: Vec::new(),
