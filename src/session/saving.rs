@@ -197,7 +197,7 @@ impl Writes {
 
 impl Destination for OrderedOutput<'_> {
     fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
-        /// More files are not being written at once.
+        /// No more files than that are being written at one time.
         const FILES_MAX: usize = 64;
         if !Sinks::is_file(path) {
             return self.inner.write_file(path, gzip_level, contents);

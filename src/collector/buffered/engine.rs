@@ -220,8 +220,8 @@ impl<L: BufferedLibrary> ReaderThread<L> {
     /// Waits for device work that has begun, and ends the recording.
     ///
     /// A forced flush also takes unfinished kernels, and then loses their ends, also for other profilers. So it comes when time is
-    /// up. Once the kinds are disabled, no buffer gets new work: each is complete when its last work has ended. What is
-    /// not complete soon is forced too, since a library may continue a buffer that it keeps in the next recording.
+    /// up. Once the kinds are disabled, no buffer gets new work: each is complete when its last work has ended.
+    /// Buffers that are still out after `PATIENCE` are flushed by force, since a library may continue one in the next recording.
     /// The program's devices are never synchronized: a capture may be in progress.
     fn end_recording(&mut self, end: &RecordingEnd) {
         self.kinds.disable_calls();

@@ -191,7 +191,7 @@ pub struct ClassChange {
     pub matched: MatchReason,
     /// What the change is.
     pub verdict: ChangeVerdict,
-    /// Whether one run, or a few, show the change only as far as their steps do: a loaded machine could cause it, too. Four runs a side decide.
+    /// Whether only the spread of steps supports the change: a loaded machine could cause it, too. Four runs a side decide.
     pub needs_runs: bool,
     /// The relative change of the trimmed mean time, in percent. `None` if there are too few values, or one side lacks it.
     pub change_percent: Option<f64>,

@@ -21,8 +21,8 @@ pub(super) struct SlowSteps {
     pub(super) shares: [f64; 2],
     /// The means of all steps, outliers included.
     pub(super) means: [f64; 2],
-    /// The probability of such shares if both sides are equal, as far as steps show. `None` if there are too few slow steps for any test: that is no
-    /// test to correct for (Tarone 1990).
+    /// The probability of such shares if both sides are equal, as far as steps show. `None` if there are too few slow steps for any test: such
+    /// classes are not counted in the correction (Tarone 1990).
     pub(super) by_steps: Option<f64>,
     /// The same as far as runs show; 1 if a side has fewer than four, of which all may be the ones with many slow steps.
     pub(super) by_runs: Option<f64>,
@@ -127,7 +127,7 @@ impl SlowShare {
             found.independent += left;
             found.scaled += if binomial > 0.0 { left * (own - share).powi(2) / binomial } else { 0.0 };
             let odds = (own * number + 0.5) / ((1.0 - own) * number + 0.5);
-            // Runs that agree by chance are not more precise than their steps. Those of a run without slow steps show nothing of that.
+            // Runs that agree by chance are not more precise than their steps. A run without slow steps has no such variance.
             let of_steps = if own > 0.0 { 0.25 / left } else { 0.0 };
             for (of_runs, (value, variance)) in
                 found.of_runs.iter_mut().zip([(own.sqrt().asin(), of_steps), (odds.ln(), 0.0)])

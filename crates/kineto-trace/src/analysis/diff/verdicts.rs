@@ -237,7 +237,7 @@ impl RatioTest {
             || result.verdict.is_some_and(|verdict| verdict.is_change() && !is_untrimmed(&result, &slow, limits));
         let Some(change) = change.filter(|_| !is_decided) else { return result };
         let is_shown = probabilities.slow_by_runs < FALSE_ALARM;
-        // Few runs do not show how their shares differ, but may not hide that steps do.
+        // With few runs, a change that only steps show is kept, and marked.
         if !is_shown && (limits.has_enough_runs || probabilities.slow_by_steps >= FALSE_ALARM) {
             return result;
         }
