@@ -24,6 +24,8 @@ pub(crate) const FIELDS_MAX: usize = 64;
 pub(crate) const ANNOTATION_FIELD: &str = "kineto.annotation";
 /// The field whose first value decides the class of its callsite.
 pub(crate) const KIND_FIELD: &str = "kineto.kind";
+/// The field that decides whether a span is one call ("span") or each of its enters is one ("enter").
+pub(crate) const CALL_FIELD: &str = "kineto.call";
 pub(crate) use kineto_trace::keys::NAME_FIELD;
 /// The target of events that are counters; [`counter!`](crate::counter) sets it.
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
@@ -287,7 +289,7 @@ impl Rules {
         let denied = |name: &str| self.denied_fields.iter().any(|denied| denied == name);
         let is_arg = |name: &str| match name {
             KIND_FIELD | ANNOTATION_FIELD => false,
-            NAME_FIELD => true,
+            NAME_FIELD | CALL_FIELD => true,
             // The fields of a counter are not arguments but its values.
             _ => (self.with_args || metadata.target() == COUNTER_TARGET) && !denied(name),
         };

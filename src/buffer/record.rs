@@ -51,10 +51,11 @@ pub(crate) mod flag {
     pub(crate) const DEFINES: u8 = 2;
     /// Slice: it began before the recording, and its start is the recording's.
     pub(crate) const CLIPPED: u8 = 4;
-    /// Close: the thread recorded nothing between the span's last exit and this.
-    pub(crate) const AFTER_EXIT: u8 = 8;
     /// Slice: its span is a user annotation.
     pub(crate) const ANNOTATES: u8 = 8;
+    /// Slice: the thread that created its span entered it first, and created, entered and exited no other span in between. Nor
+    /// was the hook before the creation the creation of another span, as of a model's layers.
+    pub(crate) const DIRECT: u8 = 32;
     /// Any record with fields: the payload is the id of the large payload that holds them.
     pub(crate) const LARGE: u8 = 16;
     /// Memory: the allocation failed.

@@ -28,7 +28,9 @@ fn store_state(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, ente
     hook.recorder.keep_span(key, |entry| {
         match &mut entry.stored {
             Some(stored) if stored.epoch == hook.epoch => {
-                stored.entered |= entered;
+                if entered {
+                    stored.enter(false);
+                }
                 return stored.state;
             }
             // This thread has not yet noticed that its epoch has ended.
@@ -62,6 +64,8 @@ fn define_span(hook: &Hook<'_>, made: SpanState) -> SpanState {
 
 /// Stores the state of the hook's span, which only the calling thread knows; `entered` if the span is being entered.
 pub(super) fn evict_span(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) {
+    let left = if entered && state::is_new(state.meta) { state::DIRECT } else { 0 };
+    let state = SpanState { meta: state.meta & !left, ..state };
     let stored = store_state(hook, key, define_span(hook, state), Origin::Own, entered);
     if entered {
         hand_to_lane(hook, key, SpanState { meta: with_first(stored.meta, state.meta & state::FIRST != 0), ..stored });
@@ -82,10 +86,13 @@ where
         store_state(hook, *key, define_span(hook, state), *origin, false);
     }
     if !mark_stored(hook, key)
-        && let Some((_span, key, _)) = found
+        && let Some((_span, key, _)) = &found
     {
         // The span closed before its state was stored: its frame is emptied before its entry is removed.
-        drop(hook.recorder.span_table().remove(key));
+        drop(hook.recorder.span_table().remove(*key));
+    }
+    if let Some((_, key, _)) = found.filter(|_| state::is_new(state.meta)) {
+        let _ = thread_lanes::with_lane(hook.epoch, |lane| lane.mark_creation(key, state));
     }
 }
 
@@ -104,7 +111,8 @@ where
         return hand_to_lane(hook, key, SpanState { span: 0, meta: state::new_ignored(0), parent: 0 });
     };
     let closings = hook.recorder.close_counter(key).load(Ordering::Acquire);
-    if let Some((found, first)) = enter_stored(hook, key) {
+    let is_direct = thread_lanes::with_lane(hook.epoch, |lane| lane.has_just_created(key)).unwrap_or(false);
+    if let Some((found, first)) = enter_stored(hook, key, is_direct) {
         if first {
             return hand_to_lane(hook, key, found);
         }
@@ -116,8 +124,8 @@ where
     }
     let (found, origin) = state_of(ctx, hook, &span);
     let stored = store_state(hook, key, found, origin, false);
-    let first = enter_stored(hook, key).is_some_and(|(_, first)| first);
-    hand_to_lane(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
+    let entered = enter_stored(hook, key, is_direct).map(|(found, _)| found);
+    hand_to_lane(hook, key, entered.unwrap_or(SpanState { meta: with_first(stored.meta, false), ..stored }));
 }
 
 fn hand_to_lane(hook: &Hook<'_>, key: u64, found: SpanState) {
@@ -127,10 +135,11 @@ fn hand_to_lane(hook: &Hook<'_>, key: u64, found: SpanState) {
     });
 }
 
-/// Returns the stored state for an enter, and whether that is the span's first. If not, the thread may cache it.
-fn enter_stored(hook: &Hook<'_>, key: u64) -> Option<(SpanState, bool)> {
+/// Returns the stored state for an enter, and whether that is the span's first, which may directly follow its creation. If it
+/// is not the first, the thread may cache the state.
+fn enter_stored(hook: &Hook<'_>, key: u64, is_direct: bool) -> Option<(SpanState, bool)> {
     let enter = |stored: &mut StoredState| {
-        let first = !std::mem::replace(&mut stored.entered, true);
+        let first = stored.enter(is_direct);
         stored.cached |= !first;
         (SpanState { meta: with_first(stored.state.meta, first), ..stored.state }, first)
     };
@@ -299,7 +308,10 @@ where
         Missing::Store(stored, state) if stored == key => evict_span(hook, key, state, true),
         Missing::Store(displaced, state) => displace_span(ctx, hook, displaced, state),
         // No frame holds it.
-        Missing::StoreNew(state) => drop(store_state(hook, key, define_span(hook, state), Origin::Own, false)),
+        Missing::StoreNew(state) => {
+            store_state(hook, key, define_span(hook, state), Origin::Own, false);
+            let _ = thread_lanes::with_lane(hook.epoch, |lane| lane.mark_creation(key, state));
+        }
         Missing::ExitElsewhere | Missing::CloseElsewhere => return false,
     }
     true

@@ -15,7 +15,7 @@ mod slow_path;
 use super::cache::Cache;
 use super::missing::Missing;
 use super::pushed_slices::PushedSlices;
-use crate::buffer::{Head, Loss, RecordPayload, Tag, Writer, flag};
+use crate::buffer::{Head, Loss, RecordPayload, Tag, Writer};
 use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
@@ -39,8 +39,6 @@ pub(crate) struct Lane {
     place: Cell<Option<LanePosition>>,
     /// At the buffer limit, how many records that do not fit are lost before the next attempt to get a chunk.
     limited: Cell<u32>,
-    /// The span exited last.
-    last_exit: Cell<u64>,
     /// The frames' count of exits when they were last searched for slices that other threads have exited.
     seen_exits: Cell<u64>,
     /// Frames too deep for other threads to see; their spans are stored in the recorder's table. `close_down` empties the
@@ -100,7 +98,6 @@ impl Lane {
             is_observed: Cell::new(false),
             place: Cell::new(None),
             limited: Cell::new(0),
-            last_exit: Cell::new(0),
             seen_exits: Cell::new(0),
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
             cache: Cache::new(),
@@ -122,7 +119,6 @@ impl Lane {
         self.pushed_slices.open(correlation_sink);
         self.reset();
         self.place.set(Some(place));
-        self.last_exit.set(0);
         self.seen_exits.set(place.frames.foreign_exits());
         self.cache.clear();
         self.fast_epoch.set(if receives || observed { NO_EPOCH } else { epoch });
@@ -350,7 +346,6 @@ impl Lane {
             return false;
         }
         frames.set_top(top - 1);
-        self.last_exit.set(key);
         if frame.meta() & state::STORED != 0 {
             // Other threads may close it without checking this frame; the cache finds it again.
             frame.clear();
@@ -369,9 +364,21 @@ impl Lane {
         let is_fast = frames.frame(top).is_unrecorded(key);
         if is_fast {
             frames.set_top(top - 1);
-            self.last_exit.set(key);
         }
         is_fast
+    }
+
+    /// Notes that the thread has just created that span, whose state is stored.
+    pub(crate) fn mark_creation(&self, key: u64, state: SpanState) -> Result<(), Missing> {
+        if let Some(frame) = self.frame_above()?.filter(|frame| frame.is_free()) {
+            frame.mark_creation(key, state);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the thread did nothing with spans since it created that one, whose state is stored.
+    pub(crate) fn has_just_created(&self, key: u64) -> Result<bool, Missing> {
+        Ok(self.frame_above()?.is_some_and(|frame| frame.is_new_elsewhere(key)))
     }
 
     /// Notes that a span's state is stored now: marks its open slices, and frees the frame in which it waited for its next
@@ -454,9 +461,8 @@ impl Lane {
     }
 
     /// Records that a span closed.
-    pub(crate) fn close_record(&self, key: u64, span: u64, recorder: &Recorder) -> Result<(), Missing> {
-        let flags = if self.last_exit.get() == key { flag::AFTER_EXIT } else { 0 };
-        let id = self.put_record(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
+    pub(crate) fn close_record(&self, span: u64, recorder: &Recorder) -> Result<(), Missing> {
+        let id = self.put_record(Head::new(Tag::Close, 0, 0), [span, clock::now().0, 0], &[])?;
         recorder.losses.add(Loss::EventsOverLimit, u64::from(id == 0));
         Ok(())
     }

@@ -466,7 +466,7 @@ impl KinetoLayer {
             }
         };
         if let Some(closed) = find::close_span(&hook, key, own) {
-            hook.with_lane(|lane| lane.close_record(key, closed, &self.recorder));
+            hook.with_lane(|lane| lane.close_record(closed, &self.recorder));
         }
     }
 

@@ -41,8 +41,8 @@ impl SpanState {
 
 /// [`SpanState::meta`] has the bit layout of a slice's head word: masking it gives the head of the span's next slice.
 ///
-/// Tag 8 bits, flags 8 bits, 16 bits unused, callsite 32 bits. Flags that a slice has too are at the same
-/// position as there ([`flag`](crate::buffer::flag)).
+/// Tag 8 bits, flags 8 bits, 16 bits for flags that a slice does not have, callsite 32 bits. Flags that a slice has too are at
+/// the same position as there ([`flag`](crate::buffer::flag)).
 pub(crate) mod state {
     use crate::buffer::{Head, Tag, flag};
 
@@ -53,19 +53,20 @@ pub(crate) mod state {
     /// The span was never entered.
     pub(crate) const FIRST: u64 = flag_bit(flag::FIRST);
     /// The span has no record yet: its first slice records it and its parent, and gives it its id. It has no flags but
-    /// [`FIRST`] and [`ANNOTATES`], so the state equals the head of that slice.
+    /// [`FIRST`], [`DIRECT`] and [`ANNOTATES`], so the state equals the head of that slice.
     pub(crate) const UNDEFINED: u64 = flag_bit(flag::DEFINES);
     /// The span is a user annotation, which is pushed to collectors as such.
     pub(crate) const ANNOTATES: u64 = flag_bit(flag::ANNOTATES);
+    /// The span's first enter directly followed its creation, or may still do so; see [`flag::DIRECT`].
+    pub(crate) const DIRECT: u64 = flag_bit(flag::DIRECT);
     /// The span was entered more than once.
-    pub(crate) const REENTERED: u64 = FIRST << 4;
+    pub(crate) const REENTERED: u64 = 1 << 16;
     /// The state is in the recorder's span table, where other threads find it.
-    pub(crate) const STORED: u64 = FIRST << 5;
+    pub(crate) const STORED: u64 = 1 << 17;
     /// The span is not recorded, because its callsite or its scope is not selected.
-    pub(crate) const IGNORED: u64 = FIRST << 6;
-
+    pub(crate) const IGNORED: u64 = 1 << 18;
     /// The span's scope, not its callsite, is why it is not recorded.
-    pub(crate) const EXCLUDED_BY_SCOPE: u64 = FIRST << 7;
+    pub(crate) const EXCLUDED_BY_SCOPE: u64 = 1 << 19;
 
     /// Whether the state is also in the recorder's span table, or follows from the callsite.
     #[inline(always)]
@@ -79,7 +80,12 @@ pub(crate) mod state {
     }
     /// The state of a span of that callsite that was never entered and is not recorded yet.
     pub(crate) const fn new(site: u32) -> u64 {
-        Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, site).to_word()
+        Head::new(Tag::Slice, flag::FIRST | flag::DEFINES | flag::DIRECT, site).to_word()
+    }
+    /// Whether a recorded span was never entered.
+    #[inline(always)]
+    pub(crate) const fn is_new(meta: u64) -> bool {
+        meta & (FIRST | IGNORED) == FIRST
     }
     #[inline(always)]
     pub(crate) const fn is_annotation(meta: u64) -> bool {
@@ -92,7 +98,8 @@ pub(crate) mod state {
     /// The head of the slice that an enter in this state opens.
     #[inline(always)]
     pub(crate) const fn slice_head(meta: u64) -> u64 {
-        meta & Head::new(Tag::Slice, flag::FIRST | flag::DEFINES | flag::ANNOTATES, u32::MAX).to_word()
+        const FLAGS: u8 = flag::FIRST | flag::DEFINES | flag::DIRECT | flag::ANNOTATES;
+        meta & Head::new(Tag::Slice, FLAGS, u32::MAX).to_word()
     }
     /// The state after an enter.
     #[inline(always)]
@@ -150,9 +157,23 @@ const UNUSED: u64 = u64::MAX;
 /// How often to check whether the owner of a lent span has defined or entered it meanwhile: about half a microsecond.
 const SETTLE_SPINS: usize = if cfg!(all(test, loom)) { 1 } else { 16 };
 
-/// Returns the key of a frame whose span was lent. No span has it: the registry's keys begin at 1 and stay far below.
+/// Returns the key of a frame whose span was lent.
+///
+/// No span has it: the low 38 bits of the registry's keys are an index, plus 1, which stays far below 2^36.
 pub(crate) const fn lent_key(key: u64) -> u64 {
     !key
+}
+
+/// The top two bits of a key's index: both are 0 in keys, and 1 in those of lent spans.
+const INDEX_TOP: u32 = 36;
+
+/// Returns the key of a free frame that notes the creation of a span whose state is only elsewhere. No span has it.
+const fn creation_mark(key: u64) -> u64 {
+    key | 0b10 << INDEX_TOP
+}
+
+const fn is_creation_mark(key: u64) -> bool {
+    key >> INDEX_TOP & 0b11 == 0b10
 }
 
 impl Frame {
@@ -242,13 +263,28 @@ impl Frame {
     pub(crate) fn occupant(&self) -> Option<(u64, SpanState)> {
         // Read once: another thread may remove the key meanwhile.
         let key = self.key();
-        let is_free = matches!(key, 0 | UNUSED) || state::is_known_elsewhere(self.meta());
+        let is_free = matches!(key, 0 | UNUSED) || is_creation_mark(key) || state::is_known_elsewhere(self.meta());
         (!is_free).then(|| (key, self.state()))
     }
 
     /// Returns whether another span may use the frame: it is empty, or its span is known elsewhere too.
     pub(crate) fn is_free(&self) -> bool {
         self.occupant().is_none()
+    }
+
+    /// Notes in a free frame that the thread created that span.
+    pub(crate) fn mark_creation(&self, key: u64, state: SpanState) {
+        self.put_span(creation_mark(key), state, 0);
+    }
+
+    /// Returns whether the thread created a span here last, and has not entered it.
+    pub(crate) fn is_new(&self) -> bool {
+        !matches!(self.key(), 0 | UNUSED) && state::is_new(self.meta())
+    }
+
+    /// Returns whether the thread created that span here last, has not entered it, and its state is elsewhere.
+    pub(crate) fn is_new_elsewhere(&self, key: u64) -> bool {
+        (self.key() == lent_key(key) || self.key() == creation_mark(key)) && state::is_new(self.meta())
     }
 
     /// Returns the state of a span that was lent just now, after giving its owner time to finish an enter.
@@ -357,9 +393,10 @@ impl Frames {
     /// Removes a closed span from the frames. Any thread may call this.
     pub(crate) fn forget_span(&self, key: u64) {
         for (_, frame) in self.used_frames() {
-            for found in [key, lent_key(key)] {
+            // That a lent span was created here stays known, so that it does not matter when another thread closes it.
+            for (found, left) in [(key, 0), (lent_key(key), creation_mark(key))] {
                 // Release, as in `Frame::clear`; if the key has changed meanwhile, it was forgotten already.
-                let _ = frame.key.compare_exchange(found, 0, Ordering::Release, Ordering::Relaxed);
+                let _ = frame.key.compare_exchange(found, left, Ordering::Release, Ordering::Relaxed);
             }
         }
     }
@@ -475,12 +512,13 @@ mod tests {
     #[test]
     fn state_is_the_head_of_its_next_slice() {
         let new = state::new(7);
-        assert_eq!(state::slice_head(new), Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, 7).to_word());
+        let flags = flag::FIRST | flag::DEFINES | flag::DIRECT;
+        assert_eq!(state::slice_head(new), Head::new(Tag::Slice, flags, 7).to_word());
         assert_eq!(state::slice_head(new), new);
         let once = state::after_enter(new);
         assert_eq!(state::after_first_slice(new), once);
         assert_eq!(once & (state::FIRST | state::UNDEFINED | state::REENTERED), 0);
-        assert_eq!(state::slice_head(once), Head::new(Tag::Slice, 0, 7).to_word());
+        assert_eq!(state::slice_head(once), Head::new(Tag::Slice, flag::DIRECT, 7).to_word());
         let twice = state::after_enter(once);
         assert_eq!(twice & (state::FIRST | state::REENTERED), state::REENTERED);
         assert_eq!(state::after_enter(twice), twice);

@@ -5,7 +5,7 @@
 //! An entry is removed when its span closes, because the registry reuses the id.
 
 use super::memory_listeners::InternalAllocGuard;
-use super::{CLOSINGS, LiveIds, SpanState, WatchedSpan, span_bucket};
+use super::{CLOSINGS, LiveIds, SpanState, WatchedSpan, span_bucket, state};
 use crate::observer::ObservedSpan;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -47,6 +47,17 @@ pub(crate) struct StoredState {
     pub(crate) entered: bool,
     /// Whether threads may have cached it, so that its close must invalidate their caches.
     pub(crate) cached: bool,
+}
+
+impl StoredState {
+    /// Notes an enter; returns whether it is the span's first, which may directly follow the creation.
+    pub(crate) fn enter(&mut self, is_direct: bool) -> bool {
+        let is_first = !std::mem::replace(&mut self.entered, true);
+        if is_first && !is_direct {
+            self.state.meta &= !state::DIRECT;
+        }
+        is_first
+    }
 }
 
 /// The source of a stored state.

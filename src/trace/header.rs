@@ -169,6 +169,9 @@ impl Trace {
             },
             "config": serde_json::from_str::<Value>(&self.inner.info.effective).unwrap_or_default(),
         });
+        if let (Some(about), Some(omitted)) = (about.as_object_mut(), self.omitted().to_json(&self.inner.recorded)) {
+            about.insert("omitted_enters".to_owned(), omitted);
+        }
         if let (Some(about), true) = (about.as_object_mut(), stats.before_window > 0) {
             about.insert("before_window".to_owned(), stats.before_window.into());
         }

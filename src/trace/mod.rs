@@ -49,6 +49,7 @@ use crate::write::sink::Writers;
 use cpu::CpuRows;
 use device::{HostRecords, LinkedCollection};
 use index::Index;
+use index::omitted::OmittedEnters;
 use index::requests::Requests;
 use kineto_trace::activity::{Activity, Track};
 use kineto_trace::fallible::{self, Lazy, List};
@@ -113,6 +114,7 @@ struct Inner {
     index: Lazy<Index>,
     linked: Lazy<List<LinkedCollection>>,
     related: Lazy<Related>,
+    omitted: Lazy<OmittedEnters>,
     requests: Lazy<Requests>,
     counts: Lazy<WalkCounts>,
     violations: OnceLock<Violations>,
@@ -163,7 +165,7 @@ impl Trace {
         if let Some(range) = converter.stepped_range() {
             collections.iter_mut().for_each(|collection| collection.allow_times(range));
         }
-        let (index, linked, related, requests, counts) = Default::default();
+        let (index, linked, related, omitted, requests, counts) = Default::default();
         let (violations, is_saved, unwritten, progress, is_violation_reported) = Default::default();
         let inner = Inner {
             recorded,
@@ -175,6 +177,7 @@ impl Trace {
             index,
             linked,
             related,
+            omitted,
             requests,
             counts,
             violations,
@@ -457,7 +460,8 @@ impl Trace {
                 loss => set(loss, count),
             });
         }
-        let (mut slices, mut events, mut own_bytes) = (index.slices, index.events, 0);
+        let omitted = self.omitted().count();
+        let (mut slices, mut events, mut own_bytes) = (index.slices - omitted, index.events, 0);
         for own in &self.inner.own {
             let counts = own.count_records(self.inner.info.selected);
             set(Loss::Unfinished, counts.unfinished);
@@ -470,6 +474,7 @@ impl Trace {
         let collections = &self.inner.collections;
         TraceStats {
             slices,
+            omitted_enters: omitted,
             events,
             before_window: evicted.records + index.before_window + self.device_activities_before_window(),
             memory_events: index.memory - replaced + on_devices,
@@ -592,6 +597,15 @@ impl Trace {
         inner.index.get_or_init(read)
     }
 
+    fn omitted(&self) -> &OmittedEnters {
+        let inner = &*self.inner;
+        let find = || {
+            let error_ns = inner.converter.error_ns();
+            OmittedEnters::new(self.index(), &inner.collections, self.linked_collections(), error_ns)
+        };
+        inner.omitted.get_or_init(find)
+    }
+
     fn requests(&self) -> &Requests {
         let inner = &*self.inner;
         let find = || Requests::new(&inner.recorded, self.index(), &inner.converter, inner.info.async_spans);
@@ -640,6 +654,7 @@ impl Trace {
         Walk {
             recorded: &inner.recorded,
             index: self.index(),
+            omitted: self.omitted(),
             requests: self.requests(),
             collections: &inner.collections,
             linked: self.linked_collections(),

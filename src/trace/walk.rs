@@ -3,6 +3,7 @@
 use super::cpu::CpuRows;
 use super::device::{DEVICES, DeviceRows, LinkedCollection};
 use super::index::Index;
+use super::index::omitted::OmittedEnters;
 use super::index::requests::{AsyncTrack, Requests};
 use super::recorded::Recorded;
 use super::thread::ThreadRows;
@@ -28,6 +29,7 @@ use std::io;
 pub(crate) struct Walk<'t> {
     pub(crate) recorded: &'t Recorded,
     pub(crate) index: &'t Index,
+    pub(super) omitted: &'t OmittedEnters,
     pub(super) requests: &'t Requests,
     /// The collectors' records, and their links.
     pub(crate) collections: &'t [Collection],
@@ -205,7 +207,7 @@ impl<'t> Walk<'t> {
     }
 
     /// Returns whether slices of that span are drawn on its thread.
-    pub(super) fn draws_polls(&self, span: u64) -> bool {
+    pub(super) fn draws_enters(&self, span: u64) -> bool {
         self.async_spans != AsyncSpans::Track || self.index.tracks.is_empty() || !self.index.tracks.contains_key(&span)
     }
 
@@ -220,25 +222,25 @@ impl<'t> Walk<'t> {
     }
 
     fn async_track(&self, track: &AsyncTrack, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
-        let AsyncTrack { span, start, end, polls, .. } = *track;
-        let Some(site) = source.sites.get(polls.site as usize) else { return Ok(()) };
-        let busy = Ticks(polls.first.0.saturating_add(polls.busy_ticks));
-        let busy = self.converter.slice_times(polls.first, busy).1.since(start);
+        let AsyncTrack { span, start, end, total, .. } = *track;
+        let Some(site) = source.sites.get(total.site as usize) else { return Ok(()) };
+        let busy = Ticks(total.first.0.saturating_add(total.busy_ticks));
+        let busy = self.converter.slice_times(total.first, busy).1.since(start);
         let figures = [
             ("request id", ArgValue::U64(track.request)),
-            ("polls", ArgValue::U64(polls.polls)),
+            ("enters", ArgValue::U64(total.enters)),
             ("busy us", ArgValue::F64(busy as f64 / 1000.0)),
             ("wall us", ArgValue::F64(end.since(start) as f64 / 1000.0)),
             ("finished", ArgValue::Bool(false)),
         ];
-        let closed = figures.first_chunk::<4>().filter(|_| polls.is_closed);
+        let closed = figures.first_chunk::<4>().filter(|_| total.is_closed);
         let marks = closed.map_or(&figures as &dyn Args, |figures| figures);
         let definition = self.recorded.find_record(span);
         let parent = definition.and_then(|record| record.parent_id()).unwrap_or(0);
-        let fields = FieldArgs { source, site: polls.site, span, definition: definition.as_ref(), slice: 0 };
+        let fields = FieldArgs { source, site: total.site, span, definition: definition.as_ref(), slice: 0 };
         let args = SpanArgs { span, parent, creation_fields: &[], more: Some(&fields), site, marks: Some(marks) };
         let mut name = List::new();
-        let named = source.span_name(span, polls.site, &mut name);
+        let named = source.span_name(span, total.site, &mut name);
         rows.write_async_track(&AsyncRow {
             name: named.unwrap_or(&site.name),
             span,

@@ -77,7 +77,9 @@ const EXPECTED: [&str; 7] = [
 #[test]
 fn observers_are_called_in_addition_to_the_recording() {
     let notes = SpanLog::default();
-    let (layer, guard) = layer(|builder| builder.observer(notes.clone()).events(tracing_core::Level::INFO));
+    let draw_all = tracing_kineto::AsyncSpans::PerPoll;
+    let (layer, guard) =
+        layer(|builder| builder.observer(notes.clone()).events(tracing_core::Level::INFO).async_spans(draw_all));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         spans();
         let file = File::of(guard.profiler().stop().unwrap());

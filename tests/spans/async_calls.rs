@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-use support::{File, on_thread, record_uninterrupted, record_with};
+use support::{File, on_thread, record, record_with};
 use tracing::{Instrument, Span, info_span};
 use tracing_kineto::analysis::{Average, GroupBy};
 
@@ -40,10 +40,10 @@ async fn outer() {
     waits_once().await;
 }
 
-/// A layer of a model.
+/// A layer of a model, which drops its span last, as candle's do.
 struct Layer {
-    span: Span,
     inside: Vec<Layer>,
+    span: Span,
 }
 
 impl Layer {
@@ -53,7 +53,7 @@ impl Layer {
             "attention" => info_span!("attention"),
             _ => info_span!("linear"),
         };
-        Layer { span, inside }
+        Layer { inside, span }
     }
 
     fn forward(&self) {
@@ -68,40 +68,44 @@ fn model() -> Layer {
 }
 
 fn tracks(file: &File) -> Vec<(&str, u64)> {
-    let of = |row: &serde_json::Value| row["args"]["polls"].as_u64().unwrap();
+    let of = |row: &serde_json::Value| row["args"]["enters"].as_u64().unwrap();
     file.rows("b").into_iter().map(|row| (row["name"].as_str().unwrap(), of(row))).collect()
 }
 
-/// Returns the name, calls and polls of each row of the averages.
+/// Returns the name, calls and enters of each row of the averages.
 fn averages(file: &File) -> Vec<(String, u64, u64)> {
     let averages = file.trace.events().averages().compute();
-    let mut rows: Vec<_> = averages.ops().iter().map(|row| (row.name().to_owned(), row.count(), row.polls())).collect();
+    let mut rows: Vec<_> =
+        averages.ops().iter().map(|row| (row.name().to_owned(), row.count(), row.enters())).collect();
     rows.sort();
     rows
 }
 
-fn row(name: &str, calls: u64, polls: u64) -> (String, u64, u64) {
-    (name.to_owned(), calls, polls)
+fn row(name: &str, calls: u64, enters: u64) -> (String, u64, u64) {
+    (name.to_owned(), calls, enters)
 }
 
 #[test]
-fn async_call_has_one_slice_when_it_never_waits() {
-    let file = record_uninterrupted(|| (0..10).for_each(|_| run(never_waits())));
-    assert_eq!(file.all("never_waits").len(), 10);
-    assert_eq!((tracks(&file), averages(&file)), (vec![], vec![row("never_waits", 10, 10)]));
-    assert_eq!(file.trace.stats().slices, 10);
+fn async_call_has_no_track_when_it_never_waits() {
+    let file = record(|| (0..10).for_each(|_| run(never_waits())));
+    assert_eq!((tracks(&file), averages(&file)), (vec![], vec![row("never_waits", 10, 20)]));
+    let stats = file.trace.stats();
+    assert_eq!((stats.slices, stats.omitted_enters), (file.all("never_waits").len() as u64, 20 - stats.slices));
+    assert!(stats.slices >= 10);
 }
 
 #[test]
 fn async_call_counts_once_when_it_waits() {
-    let file = record_uninterrupted(|| (0..10).for_each(|_| run(waits_once())));
-    assert_eq!(file.all("waits_once").len(), 20);
-    assert_eq!((tracks(&file), averages(&file)), (vec![("waits_once", 2); 10], vec![row("waits_once", 10, 20)]));
+    let file = record(|| (0..10).for_each(|_| run(waits_once())));
+    assert_eq!((tracks(&file), averages(&file)), (vec![("waits_once", 3); 10], vec![row("waits_once", 10, 30)]));
+    let omitted = &file.json["tracing_kineto"]["omitted_enters"];
+    assert_eq!(omitted["by_name"]["waits_once"], serde_json::json!([omitted["count"], omitted["ns"]]));
+    assert_eq!(file.all("waits_once").len() as u64 + omitted["count"].as_u64().unwrap(), 30);
 }
 
 #[test]
 fn model_layer_counts_each_enter_next_to_futures() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let model = model();
         (0..10).for_each(|_| {
             model.forward();
@@ -109,8 +113,8 @@ fn model_layer_counts_each_enter_next_to_futures() {
         });
         model.forward();
     });
-    assert_eq!(tracks(&file), vec![("waits_once", 2); 10]);
-    let expected = [row("attention", 11, 11), row("linear", 22, 22), row("model", 11, 11), row("waits_once", 10, 20)];
+    assert_eq!(tracks(&file), vec![("waits_once", 3); 10]);
+    let expected = [row("attention", 11, 11), row("linear", 22, 22), row("model", 11, 11), row("waits_once", 10, 30)];
     assert_eq!(averages(&file), expected);
 }
 
@@ -122,7 +126,7 @@ fn future_drop_has_a_slice_when_it_records_a_span() {
             info_span!("cleanup").in_scope(|| ());
         }
     }
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let traces = Traces;
         let future = async move {
             let _traces = traces;
@@ -149,19 +153,21 @@ fn closes_late<K>(polls: usize, keep: impl FnOnce() -> K, close: impl FnOnce(K))
 #[test]
 fn future_has_a_track_when_a_child_closes_it_late() {
     let elsewhere = |child: Span| on_thread("closer", move || drop(child));
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         closes_late(3, || info_span!("child"), |child| info_span!("cleanup").in_scope(|| drop(child)));
         closes_late(2, || info_span!("child"), elsewhere);
         closes_late(2, Span::current, drop);
         closes_late(1, || info_span!("child"), drop);
     });
-    assert_eq!(tracks(&file), [("request", 3), ("request", 2), ("request", 2)]);
-    assert_eq!(averages(&file)[2], row("request", 4, 8));
+    assert_eq!(tracks(&file), [("request", 4), ("request", 3), ("request", 3)]);
+    assert_eq!(averages(&file)[2], row("request", 4, 12));
+    // Nothing closes the span directly after the drop, so its enter is drawn.
+    assert_eq!(file.all("request").len(), 12);
 }
 
 #[test]
 fn future_has_a_track_when_its_child_starts_after_it() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let mut child = None;
         run(async {
             wait(1).await;
@@ -170,13 +176,13 @@ fn future_has_a_track_when_its_child_starts_after_it() {
         .instrument(info_span!("request")));
         child.unwrap().in_scope(|| ());
     });
-    assert_eq!(tracks(&file), [("request", 2)]);
-    assert!(averages(&file).contains(&row("request", 1, 2)));
+    assert_eq!(tracks(&file), [("request", 3)]);
+    assert!(averages(&file).contains(&row("request", 1, 3)));
 }
 
 #[test]
 fn future_has_a_track_when_another_thread_drops_it() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let mut child = None;
         let work = async {
             child = Some(info_span!("child"));
@@ -195,7 +201,7 @@ fn future_has_a_track_when_another_thread_drops_it() {
 
 #[test]
 fn model_has_no_track_when_it_is_dropped_late() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let model = model();
         (0..3).for_each(|_| info_span!("step").in_scope(|| model.forward()));
         info_span!("report").in_scope(|| drop(model));
@@ -206,7 +212,7 @@ fn model_has_no_track_when_it_is_dropped_late() {
 
 #[test]
 fn layers_have_no_track_when_they_follow_each_other() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let layers = [info_span!("attention"), info_span!("linear")];
         (0..3).for_each(|_| layers.iter().for_each(|layer| layer.in_scope(|| ())));
         info_span!("report").in_scope(|| drop(layers));
@@ -232,8 +238,8 @@ fn slice_with_an_event_is_shown_wherever_its_chunk_ends() {
 }
 
 #[test]
-fn cancelled_nested_futures_have_no_slice_for_the_drop() {
-    let file = record_uninterrupted(|| {
+fn cancelled_nested_futures_count_once() {
+    let file = record(|| {
         run(waits_once());
         run(outer());
         let mut future = Box::pin(outer());
@@ -241,7 +247,7 @@ fn cancelled_nested_futures_have_no_slice_for_the_drop() {
         info_span!("next").in_scope(|| ());
         drop(future);
     });
-    assert_eq!(averages(&file), [row("next", 1, 1), row("outer", 2, 3), row("waits_once", 3, 5)]);
+    assert_eq!(averages(&file), [row("next", 1, 1), row("outer", 2, 5), row("waits_once", 3, 8)]);
 }
 
 /// Polls a future once.
@@ -270,7 +276,7 @@ async fn idle_loop() {
 
 #[test]
 fn endless_futures_count_once_when_threads_share_them() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let mut loops: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> =
             vec![Box::pin(idle_loop()), Box::pin(idle_loop())];
         for _ in 0..5 {
@@ -285,7 +291,7 @@ fn endless_futures_count_once_when_threads_share_them() {
 
 #[test]
 fn endless_future_counts_once_when_it_keeps_children() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let mut worker: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(worker_loop());
         (0..2).for_each(|_| poll(&mut worker));
         std::mem::forget(worker);
@@ -295,7 +301,7 @@ fn endless_future_counts_once_when_it_keeps_children() {
 
 #[test]
 fn model_layer_counts_each_enter_when_never_dropped() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let (model, shared, recursive) = (model(), info_span!("shared"), info_span!("recursive"));
         (0..3).for_each(|_| model.forward());
         on_thread("user", || model.forward());
@@ -309,13 +315,13 @@ fn model_layer_counts_each_enter_when_never_dropped() {
         std::mem::forget((model, shared, recursive));
     });
     let mut expected = vec![row("attention", 5, 5), row("linear", 10, 10), row("model", 5, 5)];
-    expected.extend([row("recursive", 2, 2), row("shared", 2, 2), row("step", 1, 1)]);
+    expected.extend([row("recursive", 2, 3), row("shared", 2, 2), row("step", 1, 1)]);
     assert_eq!((tracks(&file), averages(&file)), (vec![], expected));
 }
 
 #[test]
 fn future_counts_on_the_thread_of_its_first_poll() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let mut future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(job());
         on_thread("second", || info_span!("before").in_scope(|| ()));
         on_thread("first", || poll(&mut future));
@@ -325,9 +331,9 @@ fn future_counts_on_the_thread_of_its_first_poll() {
     let averages = file.trace.events().averages().by(GroupBy::Thread).compute();
     let jobs = || averages.ops().iter().filter(|row| row.name() == "job");
     let of = |thread: &str| jobs().find(|row| row.keys()[0].starts_with(thread)).unwrap();
-    assert_eq!(["first", "second"].map(|thread| (of(thread).count(), of(thread).polls())), [(1, 1), (0, 1)]);
+    assert_eq!(["first", "second"].map(|thread| (of(thread).count(), of(thread).enters())), [(1, 5), (0, 0)]);
     assert!(of("second").cpu_ns() > 0 && of("first").max_ns() == jobs().map(Average::cpu_ns).sum::<u64>());
-    assert_eq!((jobs().map(Average::count).sum::<u64>(), jobs().map(Average::polls).sum::<u64>()), (1, 4));
+    assert_eq!((jobs().map(Average::count).sum::<u64>(), jobs().map(Average::enters).sum::<u64>()), (1, 5));
     let table = averages.table().to_string();
     let idle = table.lines().find(|line| line.contains("job") && line.contains(" second ")).unwrap();
     assert_eq!(idle.split_whitespace().skip(5).take(2).collect::<Vec<_>>(), ["0.000us", "0"]);

@@ -62,7 +62,7 @@ fn auto_mode_draws_tracks_of_futures_alone() {
         run_layers();
     });
     assert_eq!(names(&rows), ["request"]);
-    assert_eq!(rows[0]["args"]["polls"], 3, "the enter for the drop is no poll");
+    assert_eq!(rows[0]["args"]["enters"], 4, "the enter for the drop counts too");
     assert!(rows.iter().all(|row| row["pid"] == "Async spans"), "tracks are apart from the threads");
 }
 

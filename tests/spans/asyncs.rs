@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use support::{File, nanos, on_thread, record, record_uninterrupted, record_with, spawn};
+use support::{File, nanos, on_thread, record, record_with, spawn};
 use tracing::{Instrument, Span, info_span};
 use tracing_kineto::{AsyncSpans, Loss};
 
@@ -59,7 +59,7 @@ fn tracks(file: &File) -> Vec<(Value, Value)> {
 
 #[test]
 fn each_poll_has_a_slice_on_its_thread() {
-    let file = record_uninterrupted(|| poll_on_threads(&mut task(info_span!("task", n = 1), 2), 2));
+    let file = record(|| poll_on_threads(&mut task(info_span!("task", n = 1), 2), 2));
     // tracing enters the span once more when the future is dropped, here on the main thread.
     let polls = file.all("task");
     let rows: Vec<_> = polls.iter().take(3).map(|slice| slice.row.as_str()).collect();
@@ -92,7 +92,7 @@ fn async_modes_select_polls_and_tracks() {
 
 #[test]
 fn track_lasts_from_first_poll_to_drop_and_has_busy_time() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let mut task = task(info_span!("task", n = 1), 2);
         poll_on_threads(&mut task, 2);
         drop(task);
@@ -108,10 +108,12 @@ fn track_lasts_from_first_poll_to_drop_and_has_busy_time() {
     let closed = nanos(&end["ts"]);
     assert!(polls.last().unwrap().end <= closed && closed <= file.slice("after").start);
     let args = &begin["args"];
-    assert_eq!(args["polls"].as_u64(), Some(polls.len() as u64));
+    let omitted = file.trace.stats().omitted_enters;
+    assert_eq!(args["enters"].as_u64(), Some(polls.len() as u64 + omitted));
     let close_to =
         |key: &str, ns: u64| (args[key].to_string().parse::<f64>().unwrap() - ns as f64 / 1000.0).abs() < 0.1;
-    let busy: u64 = polls.iter().map(|poll| poll.end - poll.start).sum();
+    let omitted_ns = file.json["tracing_kineto"]["omitted_enters"]["ns"].as_u64().unwrap_or(0);
+    let busy: u64 = polls.iter().map(|poll| poll.end - poll.start).sum::<u64>() + omitted_ns;
     assert!(close_to("busy us", busy) && close_to("wall us", closed - polls[0].start), "{args} {busy}");
     assert_eq!((args["n"].as_u64(), args.get("finished")), (Some(1), None));
     assert_eq!(args["span id"].as_u64(), Some(polls[0].span()));
@@ -119,7 +121,7 @@ fn track_lasts_from_first_poll_to_drop_and_has_busy_time() {
 
 #[test]
 fn track_ends_with_its_future_when_the_span_closes_late() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let span = info_span!("task");
         let mut task = task(span.clone(), 2);
         while !poll(&mut task) {}
@@ -135,7 +137,7 @@ fn track_ends_with_its_future_when_the_span_closes_late() {
 #[test]
 fn cancelled_future_ends_its_track_when_dropped() {
     for elsewhere in [false, true] {
-        let file = record_uninterrupted(|| {
+        let file = record(|| {
             let mut task = task(info_span!("task"), 100);
             (0..3).for_each(|_| assert!(!poll(&mut task)));
             info_span!("timeout").in_scope(|| ());
@@ -174,7 +176,7 @@ fn track_is_finished_when_another_thread_closes_the_span() {
 
 #[test]
 fn track_is_finished_when_another_thread_enters_a_sibling() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let outer = info_span!("outer");
         let entered = outer.enter();
         let task = info_span!("task");
@@ -201,14 +203,14 @@ fn open_track_is_marked_unfinished_at_the_stop() {
         },
     );
     let (begin, _) = &tracks(&file)[0];
-    assert_eq!((begin["args"]["finished"].as_bool(), begin["args"]["polls"].as_u64()), (Some(false), Some(2)));
+    assert_eq!((begin["args"]["finished"].as_bool(), begin["args"]["enters"].as_u64()), (Some(false), Some(2)));
     drop(kept);
 }
 
 #[test]
 fn concurrent_futures_have_separate_tracks() {
     const TASKS: usize = 5;
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let request = info_span!("request").entered();
         let mut tasks: Vec<Task> = (0..TASKS).map(|n| task(info_span!("task", n), 2)).collect();
         for _ in 0..3 {
@@ -233,18 +235,18 @@ fn concurrent_futures_have_separate_tracks() {
 
 #[test]
 fn track_is_absent_for_one_poll_and_for_model_layers() {
-    let layer = std::cell::RefCell::new(None);
-    let file = record_uninterrupted(|| {
+    let layers = std::cell::RefCell::new(None);
+    let file = record(|| {
         let mut once = task(info_span!("once"), 0);
         assert!(poll(&mut once));
-        let model = info_span!("layer");
+        let model = [info_span!("layer"), info_span!("layer")];
         for _ in 0..4 {
-            model.in_scope(|| info_span!("inner").in_scope(|| ()));
+            model.iter().for_each(|layer| layer.in_scope(|| info_span!("inner").in_scope(|| ())));
         }
-        layer.replace(Some(model));
+        layers.replace(Some(model));
     });
-    assert!(tracks(&file).iter().all(|(begin, _)| begin["name"] != "layer"));
-    assert_eq!(file.all("layer").len(), 4);
+    assert!(tracks(&file).is_empty());
+    assert_eq!(file.all("layer").len(), 8);
 }
 
 #[test]
@@ -252,7 +254,7 @@ fn tasks_lose_nothing_when_many_threads_poll_them() {
     const TASKS: usize = 20;
     const THREADS: usize = 4;
     const PENDING: usize = 10;
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let queue = std::sync::Mutex::new((0..TASKS).map(|n| task(info_span!("task", n), PENDING)).collect::<Vec<_>>());
         std::thread::scope(|scope| {
             for i in 0..THREADS {
@@ -282,7 +284,7 @@ fn tasks_lose_nothing_when_many_threads_poll_them() {
 
 #[test]
 fn follows_from_links_the_two_slices() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let cause = info_span!("cause");
         cause.in_scope(|| ());
         let effect = info_span!("effect");
@@ -312,6 +314,7 @@ fn arrow_prefers_visible_slices_at_both_ends() {
         cause.in_scope(|| ());
         effect.in_scope(|| ());
         effect.in_scope(sleep);
+        drop((effect, cause));
     });
     let seen = |name| file.all(name).into_iter().filter(|slice| slice.end - slice.start >= 1000).collect::<Vec<_>>();
     let (causes, effects) = (seen("cause"), seen("effect"));
@@ -321,7 +324,7 @@ fn arrow_prefers_visible_slices_at_both_ends() {
 
 #[test]
 fn follows_from_is_counted_when_it_cannot_be_linked() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let never = info_span!("never entered");
         let effect = info_span!("effect");
         effect.follows_from(&never);
@@ -337,7 +340,7 @@ fn follows_from_is_counted_when_it_cannot_be_linked() {
 
 #[test]
 fn links_of_one_span_have_distinct_ids() {
-    let file = record_uninterrupted(|| {
+    let file = record(|| {
         let causes = [info_span!("a"), info_span!("b")];
         causes.iter().for_each(|cause| cause.in_scope(|| ()));
         for _ in 0..2 {

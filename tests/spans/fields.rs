@@ -4,7 +4,7 @@ use std::fmt;
 use support::{record, record_with};
 use tracing::field::{Empty, Value};
 use tracing::{Span, error, info, info_span};
-use tracing_kineto::{Args, Loss, annotate};
+use tracing_kineto::{Args, AsyncSpans, KinetoLayerBuilder, Loss, annotate};
 
 /// Records one span and compares the args of its fields.
 #[track_caller]
@@ -87,7 +87,8 @@ fn late_values_are_shown_when_threads_differ_or_span_moves() {
 
 #[test]
 fn late_values_are_on_both_slices_of_a_span() {
-    let file = record(|| {
+    let draw_all = |builder: KinetoLayerBuilder| builder.async_spans(AsyncSpans::PerPoll);
+    let file = record_with(draw_all, || {
         let span = info_span!("s", n = Empty);
         span.in_scope(|| ());
         span.record("n", 1);

@@ -6,26 +6,21 @@ use crate::encoding::encoded_as;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AsyncSpans {
-    /// `Both` for spans that are polled more than once, `PerPoll` for all others.
+    /// `Both` for spans that are one call with more than two enters (more than one if they are still open), `PerPoll` for all
+    /// others, except that an enter is not drawn in which a future is dropped within a microsecond and without a record.
     ///
-    /// A span that is created once and entered for each call, such as a layer of a model, is not polled. A callsite's spans
-    /// count as polled if one of them ended like a future's: it was entered once more to drop the future, usually right after
-    /// the last poll, and nothing was recorded inside for 0.1 ms. That last slice is not drawn: it is the end of the track. A
-    /// sync span that is entered twice in a row, and does nothing, looks the same.
-    ///
-    /// If all spans of a callsite are still open, a span counts as polled if several threads entered it, or if a span inside
-    /// it lasts from one enter to another. It must never have been entered twice at once, nor inside a span that is not its
-    /// ancestor.
+    /// A span is one call if its first enter directly followed its creation, or its close directly followed its last exit, on
+    /// the same thread. The field `kineto.call` (`"span"` or `"enter"`) overrides that.
     #[default]
     Auto,
     /// One slice for each enter, on the polling thread, also for the last one that drops a future.
     PerPoll,
-    /// For spans polled more than once: one track, and no slices.
+    /// For spans entered more than once: one track, and no slices.
     ///
-    /// The track begins with the first poll and ends at the span's last exit: when the future is dropped, even if a clone
+    /// The track begins with the first enter and ends at the span's last exit: when the future is dropped, even if a clone
     /// keeps the span open. The track of an open span ends with the recording.
     Track,
-    /// The slices, and the track of spans polled more than once.
+    /// The slices, and the track of spans entered more than once.
     Both,
 }
 

@@ -22,12 +22,16 @@ impl Lane {
             Parent::Current => self.current_span_id()?,
             Parent::Span(parent) => parent,
         };
-        // A watched span has an entry in the span table, so that every close finds it.
-        let frame = if site.slow_after.is_some() { None } else { self.frame_above()? };
+        let frame = self.frame_above()?;
         if let Some((occupant, state)) = frame.and_then(Frame::occupant).filter(|(occupant, _)| *occupant != key) {
             return Err(Missing::Store(occupant, state));
         }
         let mut made = SpanState { span: 0, meta: site.new_state(), parent };
+        if frame.is_none_or(Frame::is_new) {
+            made.meta &= !state::DIRECT;
+        }
+        // A watched span has an entry in the span table, so that every close finds it.
+        let frame = frame.filter(|_| site.slow_after.is_none());
         if !site.is_recorded() {
             made.meta = site.excluded_state();
         } else if let Some((payload, head_flags)) = fields {
@@ -46,7 +50,7 @@ impl Lane {
     }
 
     /// Returns the frame above the innermost open slice; `None` if the stack is too deep.
-    fn frame_above(&self) -> Result<Option<&'static Frame>, Missing> {
+    pub(super) fn frame_above(&self) -> Result<Option<&'static Frame>, Missing> {
         let frames = self.position()?.frames;
         Ok(Some(frames.top() + 1).filter(|at| *at < TOO_DEEP).map(|at| frames.frame(at)))
     }
@@ -124,7 +128,6 @@ impl Lane {
             self.end_slice(frame.slice(), end, at == frames.top(), recorder)?;
             self.remove_frame(frames, at, key);
         }
-        self.last_exit.set(key);
         self.sync_pushed_slices(frames);
         Ok(())
     }
@@ -198,7 +201,7 @@ impl Lane {
         let is_own = |state: &SpanState| state.meta & state::STORED == 0;
         let own = frames.known_state(key).filter(is_own).ok_or(Missing::CloseElsewhere)?;
         if own.meta & (state::REENTERED | state::IGNORED) == state::REENTERED {
-            self.close_record(key, own.span, recorder)?;
+            self.close_record(own.span, recorder)?;
         }
         frames.forget_span(key);
         Ok(())

@@ -59,9 +59,10 @@ impl<'t> HostCalls<'t> {
         self.slack_ns
     }
 
-    /// Returns whether an undelivered call begins before that time.
-    pub(in crate::trace) fn begin_before(&self, at: Timestamp) -> bool {
-        self.lists.iter().filter_map(CallList::first_start).any(|start| start < at)
+    /// Returns whether a call begins between those times, within the error of the clocks.
+    pub(in crate::trace) fn begin_in(&self, start: Timestamp, end: Timestamp) -> bool {
+        let from = Timestamp::from_nanos(start.as_nanos().saturating_sub(self.slack_ns));
+        self.lists.iter().any(|list| list.first_start_from(from).is_some_and(|start| start < end))
     }
 
     /// Returns the next call if it begins before `before`, the start of the next slice; `last` is the start of the previous
@@ -89,7 +90,17 @@ impl<'t> HostCalls<'t> {
 
 impl<'t> CallList<'t> {
     fn first_start(&self) -> Option<Timestamp> {
-        let entry = self.collection.records.entry_at(self.left.first()?.0)?;
+        self.start_of(self.left.first()?)
+    }
+
+    /// Returns the start of the first call that does not begin before `from`.
+    fn first_start_from(&self, from: Timestamp) -> Option<Timestamp> {
+        let first = self.left.partition_point(|call| self.start_of(call).is_some_and(|start| start < from));
+        self.start_of(self.left.get(first)?)
+    }
+
+    fn start_of(&self, call: &RecordHandle) -> Option<Timestamp> {
+        let entry = self.collection.records.entry_at(call.0)?;
         Some(self.collection.clock.timestamp_of(entry.start()))
     }
 

@@ -3,22 +3,21 @@
 //! Its size depends on rare records (late ends, late values, errors, spans entered more than once), not on the number of
 //! slices, which are read in place.
 
-mod drops;
-mod open_futures;
+mod calls;
+pub(super) mod omitted;
 pub(super) mod requests;
 
 use super::progress::Progress;
 use super::recorded::{Recorded, Window};
-use crate::buffer::{CommittedRecord, Tag, flag};
+use crate::buffer::{CommittedRecord, Head, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Converter;
 use crate::config::AsyncSpans;
 use crate::fields::{Datum, Value, decode_values};
 use crate::memory::Category;
-use crate::time::Ticks;
-use drops::Drops;
+use crate::time::{Ticks, Timestamp};
+use calls::CloseFinder;
 use kineto_trace::fallible::{List, Map, Set};
-use open_futures::open_futures;
 
 /// Locates the data of a trace's rows.
 #[derive(Debug, Default)]
@@ -37,14 +36,15 @@ pub(crate) struct Index {
     pub(crate) scaled: u64,
     /// Spans entered more than once.
     pub(crate) tracks: Map<u64, Track>,
-    /// Callsites with a span that is known to be a future's: see [`Drops`] and [`open_futures`].
-    pub(crate) polled_sites: Set<u32>,
-    /// Slices that contain nothing but the drop of a future, in order.
-    drops: List<u64>,
+    /// The enters that are not drawn unless a call was made in them, in order.
+    omissible: List<Omissible>,
+    /// Slices inside another slice of their span, in order.
+    reentered: List<u64>,
     /// Arrows between slices: the slice, the arrow's number, and whether it starts there.
     pub(crate) arrows: List<(u64, u64, bool)>,
     /// The number of `follows_from` pairs that no arrow can show.
     pub(crate) unlinked: u64,
+    /// The number of enters.
     pub(crate) slices: u64,
     /// The number of slices that began before the recording.
     pub(crate) clipped: u64,
@@ -83,11 +83,27 @@ pub(crate) struct Run {
 pub(crate) struct Track {
     pub(crate) site: u32,
     pub(crate) first: Ticks,
-    /// The last exit: if the span is a future's, the future's drop.
     pub(crate) last: Ticks,
     pub(crate) busy_ticks: u64,
-    pub(crate) polls: u64,
+    pub(crate) enters: u64,
     pub(crate) is_closed: bool,
+    /// Whether all enters are one call, as the polls of a future are: see [`calls`].
+    pub(crate) is_one_call: bool,
+    /// Whether its first enter directly followed its creation.
+    is_direct: bool,
+    /// The thread of an enter, and whether there are others.
+    thread: i64,
+    is_on_several_threads: bool,
+}
+
+/// An enter that is not drawn unless a call was made in it.
+#[derive(Clone, Copy, Debug)]
+struct Omissible {
+    slice: u64,
+    site: u32,
+    thread: i64,
+    start: Timestamp,
+    end: Timestamp,
 }
 
 /// A sorted list of pairs: it is short, so smaller than a map.
@@ -112,11 +128,11 @@ impl Index {
     pub(crate) fn new(recorded: &Recorded, converter: &Converter, how: AsyncSpans, progress: &Progress) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (Set::default(), List::new(), List::new(), List::new());
-        let (mut values, mut early, mut drops) = (List::new(), Set::default(), Drops::new(recorded));
+        let (mut values, mut early, mut finder) = (List::new(), Set::default(), CloseFinder::default());
         index.ends = late_ends(recorded);
         for (number, part) in recorded.parts.iter().inspect(|_| progress.count_step()).enumerate() {
             let mut run = Run::new(recorded, number, part.lane().unwrap_or(0), 0);
-            part.lane().into_iter().for_each(|lane| drops.enter_lane(lane));
+            part.lane().into_iter().for_each(|lane| finder.enter_lane(lane));
             let (records, window, mut at) = (part.records(), recorded.window_with(part), 0);
             let cut = window.filter(|window| window.is_cut);
             while let Some(record) = records.read_record(at) {
@@ -130,9 +146,9 @@ impl Index {
                     continue;
                 }
                 let has_site = !matches!(record.head.tag, Tag::Memory | Tag::Lane);
-                drops.add_record(&record, &index.ends);
+                finder.add_record(&record, &index.ends);
                 if part.lane().is_some() || cut.is_some_and(|window| is_early(window, &record)) {
-                    drops.count_unknown();
+                    finder.count_unknown();
                 }
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
@@ -173,11 +189,14 @@ impl Index {
         index.values = Pairs(last_values(recorded, &values));
         index.errors.0.sort_unstable();
         index.counts.0.sort_unstable();
-        let found = drops.finish(&index.ends, converter, how);
-        (index.drops, index.polled_sites) = (found.slices, found.sites);
-        index.slices -= index.drops.len() as u64;
+        let mut found = finder.finish();
+        index.reentered = std::mem::take(&mut found.reentered);
+        index.reentered.sort_unstable();
         index.find_tracks(recorded, &again, &closes);
-        index.polled_sites.extend(open_futures(recorded, &index, &found.undecided));
+        found.decide_calls(recorded, &mut index);
+        if how != AsyncSpans::PerPoll {
+            index.omissible = found.find_omissible(recorded, &index, converter);
+        }
         // The follower was first entered before the trace, where no arrow can lead.
         follows.retain(|(span, _)| !early.contains(span));
         index.find_arrows(recorded, converter, &follows);
@@ -224,33 +243,27 @@ impl Index {
         (end == 0 || Ticks(end) > by).then(|| (slice.id(), by))
     }
 
-    /// Returns whether the slice contains nothing but the drop of a future.
+    /// Returns whether the slice is drawn only if a call was made in it.
+    fn is_omissible(&self, slice: u64) -> bool {
+        self.omissible.binary_search_by_key(&slice, |omissible| omissible.slice).is_ok()
+    }
+
+    /// Returns whether the slice is inside another one of its span.
     #[inline]
-    pub(crate) fn is_drop(&self, slice: &CommittedRecord<'_>) -> bool {
-        slice.head.flags & flag::FIRST == 0 && self.drops.binary_search(&slice.id()).is_ok()
+    pub(crate) fn is_inside_itself(&self, slice: &CommittedRecord<'_>) -> bool {
+        slice.head.flags & flag::FIRST == 0 && self.reentered.binary_search(&slice.id()).is_ok()
     }
 
-    /// Returns how often the future of a span was polled; `None` if the span is not a future's, or was polled once.
-    pub(crate) fn poll_count(&self, span: u64) -> Option<u64> {
-        let track = self.tracks.get(&span).filter(|track| self.polled_sites.contains(&track.site));
-        track.map(|track| track.polls)
+    /// Returns how often a span was entered, if it is one call with several enters.
+    pub(crate) fn enters_of_call(&self, span: u64) -> Option<u64> {
+        self.tracks.get(&span).filter(|track| track.is_one_call).map(|track| track.enters)
     }
 
-    /// Calls `each` with every slice that contains more than the drop of a future: its record, its start and its end.
-    fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&CommittedRecord<'_>, Ticks, Ticks)) {
-        self.for_each_thread_slice(recorded, |_, record, start, end| each(record, start, end));
-    }
-
-    /// Does the same, and also passes the kernel's id of the thread.
-    pub(super) fn for_each_thread_slice(
-        &self,
-        recorded: &Recorded,
-        mut each: impl FnMut(i64, &CommittedRecord<'_>, Ticks, Ticks),
-    ) {
+    /// Calls `each` with every slice: the kernel's id of the thread, its record, its start and its end.
+    fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(i64, &CommittedRecord<'_>, Ticks, Ticks)) {
         for run in &self.runs {
             let window = recorded.window_of(*run);
-            let slices = recorded.records_of_run(*run).filter(|record| record.head.tag == Tag::Slice);
-            for record in slices.filter(|record| !self.is_drop(record)) {
+            for record in recorded.records_of_run(*run).filter(|record| record.head.tag == Tag::Slice) {
                 let (start, end, _) = self.slice_times(window, &record);
                 each(run.thread, &record, start, end);
             }
@@ -315,21 +328,16 @@ impl Index {
         if tracks.is_empty() {
             return;
         }
-        self.for_each_slice(recorded, |record, start, end| {
+        self.for_each_slice(recorded, |thread, record, start, end| {
             if let Some(track) = tracks.get_mut(&record.span_id()) {
-                track.add_poll(record.head.site, start, end);
+                track.add_enter(thread, record.head, start, end);
             }
         });
         // A single slice that is not its span's first: the earlier ones were not recorded.
-        tracks.retain(|_, track| track.polls > 1);
+        tracks.retain(|_, track| track.enters > 1);
         for span in closes {
             if let Some(track) = tracks.get_mut(span) {
                 track.is_closed = true;
-            }
-        }
-        for drop in self.drops.iter().filter_map(|slice| recorded.find_record(*slice)) {
-            if let (Some(track), Some(window)) = (tracks.get_mut(&drop.span_id()), recorded.window_around(&drop)) {
-                track.last = track.last.max(self.slice_times(window, &drop).1);
             }
         }
         self.tracks = tracks;
@@ -348,7 +356,7 @@ impl Index {
             end.since(start) < 1000
         };
         let mut firsts: Map<u64, Option<(bool, Ticks, u64)>> = follows.iter().map(|(span, _)| (*span, None)).collect();
-        self.for_each_slice(recorded, |record, start, end| {
+        self.for_each_slice(recorded, |_, record, start, end| {
             if let Some(first) = firsts.get_mut(&record.span_id()) {
                 let this = (is_short(start, end), start, record.id());
                 *first = Some(first.map_or(this, |first| first.min(this)));
@@ -359,7 +367,10 @@ impl Index {
             sources.get_or_insert_with(*followed, List::new).push(pair);
         }
         let mut latest: List<Option<(bool, Ticks, u64)>> = follows.iter().map(|_| None).collect();
-        self.for_each_slice(recorded, |record, start, end| {
+        self.for_each_slice(recorded, |_, record, start, end| {
+            if self.is_omissible(record.id()) {
+                return;
+            }
             for pair in sources.get(&record.span_id()).into_iter().flatten() {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
                 if let (Some((_, to, _)), Some(latest)) = (first, latest.get_mut(*pair))
@@ -487,21 +498,23 @@ impl Run {
 }
 
 impl Track {
-    fn add_poll(&mut self, site: u32, start: Ticks, end: Ticks) {
-        if self.polls == 0 {
-            *self = Track { site, first: start, last: end, ..Track::default() };
+    fn add_enter(&mut self, thread: i64, head: Head, start: Ticks, end: Ticks) {
+        if self.enters == 0 {
+            *self = Track { site: head.site, first: start, last: end, thread, ..Track::default() };
         }
-        self.polls += 1;
+        self.enters += 1;
         self.busy_ticks += end.0.saturating_sub(start.0);
         self.first = self.first.min(start);
         self.last = self.last.max(end);
+        self.is_direct |= head.flags & flag::DIRECT != 0;
+        self.is_on_several_threads |= thread != self.thread;
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::buffer::{Chunk, Head};
+    use crate::buffer::Chunk;
     use crate::clock;
     use crate::recorder::{RecordedBuffers, RecordedPart, Recorder, TakenChunk};
     use kineto_trace::fields::encode_values;

@@ -20,7 +20,7 @@ pub(crate) struct Requests {
     of_span: Map<u64, u64>,
 }
 
-/// The async track of a span, drawn in addition to the slices in which it was polled.
+/// The async track of a span, drawn in addition to its slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AsyncTrack {
     pub(crate) span: u64,
@@ -32,7 +32,8 @@ pub(crate) struct AsyncTrack {
     pub(crate) end: Timestamp,
     /// The drawn end: within the span around it.
     pub(crate) drawn: Timestamp,
-    pub(crate) polls: Track,
+    /// All its enters.
+    pub(crate) total: Track,
 }
 
 /// Caches the requests of recently looked-up spans.
@@ -53,7 +54,8 @@ impl Requests {
     ) -> Requests {
         let has_track = |track: &Track| match how {
             AsyncSpans::PerPoll => false,
-            AsyncSpans::Auto => index.polled_sites.contains(&track.site),
+            // A future that was polled once is entered a second time to be dropped.
+            AsyncSpans::Auto => track.is_one_call && track.enters > if track.is_closed { 2 } else { 1 },
             _ => true,
         };
         let window_end = recorded.windows.last().map(|window| window.end);
@@ -61,7 +63,7 @@ impl Requests {
             let until = if track.is_closed { None } else { window_end };
             let end = until.map_or(track.last, |until| until.max(track.last));
             let (start, end) = converter.slice_times(track.first, end);
-            AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, polls: *track }
+            AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, total: *track }
         };
         let mut tracks: List<AsyncTrack> =
             index.tracks.iter().filter(|(_, track)| has_track(track)).map(to_row).collect();

@@ -59,8 +59,10 @@ struct SliceMarks<'m> {
     thread: Option<i64>,
     /// The name of the slice in an execution trace, if there is one.
     function: Option<u64>,
-    /// The number of its future's polls, if more than one.
-    polls: Option<u64>,
+    /// The number of its call's enters, if more than one.
+    enters: Option<u64>,
+    /// Whether it is inside another slice of its span.
+    reentered: bool,
     /// The span of the request that it belongs to.
     request: Option<u64>,
     /// Its call stack and counts.
@@ -121,7 +123,8 @@ impl<'w> ThreadRows<'w> {
                 clipped: call.clipped,
                 thread: self.foreign_thread(place.row),
                 function: None,
-                polls: None,
+                enters: None,
+                reentered: false,
                 request: None,
                 extra_args: None,
             };
@@ -158,15 +161,11 @@ impl<'w> ThreadRows<'w> {
         let (start, end, finished) = walk.index.slice_times(window, record);
         let (start, end) = self.clock.slice_times(start, end);
         let end = end.max(start);
-        if !walk.draws_polls(span) {
+        if !walk.draws_enters(span) || walk.omitted.contains(id) {
             return Ok(());
         }
         self.own_until(Some((start, end)))?;
         self.calls_until(start)?;
-        // The slice of a drop is shown only if a collector's call begins in it.
-        if walk.index.is_drop(record) && !self.calls.begin_before(end) {
-            return Ok(());
-        }
         self.last = start;
         let place = self.nest.place_slice(start, end);
         let definition = walk.recorded.definition_of(record);
@@ -177,7 +176,8 @@ impl<'w> ThreadRows<'w> {
             clipped: is_clipped(Some(window), record),
             thread,
             function,
-            polls: walk.index.poll_count(span),
+            enters: walk.index.enters_of_call(span),
+            reentered: walk.index.is_inside_itself(record),
             request: walk.requests.request_of(walk.recorded, &mut self.requests, span, parent),
             extra_args: None,
         };
@@ -337,7 +337,7 @@ impl SliceMarks<'_> {
     #[inline]
     fn args_if_any(&self) -> Option<&dyn Args> {
         let is_usual = self.finished && !self.clipped && self.thread.is_none() && self.function.is_none();
-        let is_sync = self.polls.is_none() && self.request.is_none();
+        let is_sync = self.enters.is_none() && !self.reentered && self.request.is_none();
         if is_usual && is_sync && self.extra_args.is_none() { None } else { Some(self) }
     }
 }
@@ -356,8 +356,11 @@ impl Args for SliceMarks<'_> {
         if let Some(function) = self.function {
             each("Record function id", ArgValue::U64(function));
         }
-        if let Some(polls) = self.polls {
-            each("polls", ArgValue::U64(polls));
+        if let Some(enters) = self.enters {
+            each("enters", ArgValue::U64(enters));
+        }
+        if self.reentered {
+            each("reentered", ArgValue::Bool(true));
         }
         if let Some(request) = self.request {
             each("request id", ArgValue::U64(request));

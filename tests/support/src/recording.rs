@@ -61,26 +61,6 @@ pub fn record_edited_with(
     File::of_edited(guard.finish().unwrap())
 }
 
-/// Records as [`record`]; retries if the scheduler interrupted a slice in which a future may be dropped, since the trace
-/// shows a drop that lasts for 0.1 ms.
-pub fn record_uninterrupted(work: impl Fn()) -> File {
-    const ATTEMPTS: usize = 50;
-    let mut files = (0..ATTEMPTS).map(|_| record(&work));
-    files.find(|file| !has_interruption(file)).expect("the scheduler interrupted each attempt")
-}
-
-/// Returns whether a slice lasted for 0.1 ms, with no slice inside, after another one of its name.
-fn has_interruption(file: &File) -> bool {
-    let is_inside = |inner: &Slice, outer: &Slice| {
-        (inner.tid, inner.start) > (outer.tid, outer.start) && (inner.tid, inner.end) <= (outer.tid, outer.end)
-    };
-    file.slices.iter().any(|slice| {
-        let follows = || file.slices.iter().any(|other| other.name == slice.name && other.start < slice.start);
-        let is_empty = || !file.slices.iter().any(|inner| is_inside(inner, slice));
-        slice.end - slice.start >= 100_000 && follows() && is_empty()
-    })
-}
-
 /// Records `work` and compares the slices of the file, thread by thread, with `expected`.
 #[track_caller]
 pub fn check(work: impl FnOnce(), expected: &str) {
@@ -435,7 +415,7 @@ impl Slice {
 /// Returns the args of a row that come from fields, as JSON text.
 pub fn fields(args: &Value) -> String {
     let own = ["External id", "span id", "parent id", "request id", "target", "level", "finished", "clipped"];
-    let own = [&own[..], &["thread id", "polls"]].concat();
+    let own = [&own[..], &["thread id", "enters", "reentered"]].concat();
     let args = args.as_object().unwrap().iter().filter(|(key, _)| !own.contains(&key.as_str()));
     Value::Object(args.map(|(key, value)| (key.clone(), value.clone())).collect()).to_string()
 }

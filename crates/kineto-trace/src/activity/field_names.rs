@@ -10,7 +10,7 @@ use super::catalogue::{Entry, HTA_ARGUMENTS, Owner, lookup_field};
 pub const SUFFIX: &str = " (field)";
 
 /// Arguments that rows of spans have without any field.
-const ROW_ARGUMENTS: [&str; 11] = [
+const ROW_ARGUMENTS: [&str; 13] = [
     "span id",
     "parent id",
     "request id",
@@ -20,6 +20,8 @@ const ROW_ARGUMENTS: [&str; 11] = [
     "level",
     "thread id",
     "polls",
+    "enters",
+    "reentered",
     "busy us",
     "wall us",
 ];

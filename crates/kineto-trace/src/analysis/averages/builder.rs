@@ -186,6 +186,7 @@ impl<'e> AveragesBuilder<'e> {
             row.self_device_ns = row.self_device_ns.saturating_add(own_ns);
             row.device_ns = row.device_ns.saturating_add(all_ns);
             row.durations.push(ns);
+            row.enters += 1;
             if section == Section::Kernels {
                 match node.and_then(|node| costs.get_mut(node)) {
                     Some(cost) => cost.self_device_ns = cost.self_device_ns.saturating_add(own_ns),
@@ -213,6 +214,7 @@ impl<'e> AveragesBuilder<'e> {
                 None => {
                     outside.self_bytes.add(bytes);
                     outside.durations.push(0);
+                    outside.enters += 1;
                 }
             }
         }
@@ -291,22 +293,32 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
         &mut self.rows[place]
     }
 
-    /// Counts an operation in its row, as a call or a poll of a future.
+    /// Counts an operation in its row: as a call, as an enter of one, or as both.
     fn add_call(&mut self, event: &Event<'e>, node: usize) {
         let (place, ns) = (self.row_index(event, Section::Ops, Some(node)), event.duration_ns());
-        let Some(span) = event.arg("polls").and_then(|_| event.span()) else {
-            return self.row_mut(place).durations.push(ns);
-        };
-        self.row_mut(place).further_polls += 1;
-        self.futures.add_poll(span, place, event.start(), ns);
+        if let Some((span, enters)) = call_of(event) {
+            return self.futures.add_enter(span, place, (event.start(), ns), enters);
+        }
+        let row = self.row_mut(place);
+        row.enters += 1;
+        if event.arg("reentered").is_none() {
+            row.durations.push(ns);
+        }
     }
 
-    /// Counts each future as one call, in the row of its first poll.
+    /// Counts the enters of an operation that is counted as a part of another one, in the row of that.
+    fn add_merged(&mut self, event: &Event<'e>, into: &Event<'e>, node: usize) {
+        let place = self.row_index(into, Section::Ops, Some(node));
+        let enters = call_of(event).map_or(1, |(span, enters)| if self.futures.is_new(span) { enters } else { 0 });
+        self.row_mut(place).enters += enters;
+    }
+
+    /// Counts each future as one call, in the row of its first enter.
     fn count_futures(&mut self) {
-        for (place, busy_ns) in std::mem::take(&mut self.futures).into_calls() {
-            let row = self.row_mut(place);
-            row.durations.push(busy_ns);
-            row.further_polls -= 1;
+        for call in std::mem::take(&mut self.futures).into_calls() {
+            let row = self.row_mut(call.place);
+            row.durations.push(call.busy_ns);
+            row.enters += call.enters;
         }
     }
 
@@ -378,8 +390,21 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
             row.flops = row.flops.saturating_add(cost.flops);
             self.add_call(&event, number);
         }
+        for (merged, into) in forest.merged_nodes() {
+            if let Some((event, into_event)) = forest.node_event(events, merged).zip(forest.node_event(events, into))
+                && event.span().is_some()
+            {
+                self.add_merged(&event, &into_event, into);
+            }
+        }
         self.count_futures();
     }
+}
+
+/// Returns the span whose enters are one call, and their number, which older files give as `polls`.
+fn call_of(event: &Event<'_>) -> Option<(u64, u64)> {
+    let enters = event.arg("enters").or_else(|| event.arg("polls"))?;
+    Some((event.span()?, values::as_signed(enters)?.unsigned_abs()))
 }
 
 /// Adds each operation's costs to its parent's. Children come after their parents.

@@ -73,8 +73,9 @@ impl KeyAverages {
 type NumberColumn = (&'static str, fn(&Average) -> Value);
 
 /// The numeric columns.
-const NUMBERS: [NumberColumn; 18] = [
+const NUMBERS: [NumberColumn; 19] = [
     ("count", |row| row.count().into()),
+    ("enters", |row| row.enters().into()),
     ("self_cpu_ns", |row| row.self_cpu_ns.into()),
     ("cpu_ns", |row| row.cpu_ns.into()),
     ("self_device_ns", |row| row.self_device_ns.into()),
@@ -111,14 +112,17 @@ mod tests {
         averages().to_csv(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<&str> = text.split_terminator("\r\n").collect();
-        assert!(lines[0].starts_with("section,name,Thread,count,self_cpu_ns,cpu_ns,self_device_ns,device_ns,min_ns,"));
         assert!(
-            lines[1].starts_with("ops,\"a \"\"b\"\", c\",1,1,6000,10000,0,5000,10000,10000,10000.0,0.0,10000,"),
+            lines[0]
+                .starts_with("section,name,Thread,count,enters,self_cpu_ns,cpu_ns,self_device_ns,device_ns,min_ns,")
+        );
+        assert!(
+            lines[1].starts_with("ops,\"a \"\"b\"\", c\",1,1,1,6000,10000,0,5000,10000,10000,10000.0,0.0,10000,"),
             "{text}"
         );
         assert!(lines[2].ends_with(",-8,-8,0,0,0"), "{text}");
-        assert!(lines[3].starts_with("kernels,gemm,7,1,0,0,5000,5000,"), "{text}");
-        assert!(lines.iter().skip(2).all(|line| line.split(',').count() == 21));
+        assert!(lines[3].starts_with("kernels,gemm,7,1,1,0,0,5000,5000,"), "{text}");
+        assert!(lines.iter().skip(2).all(|line| line.split(',').count() == 22));
     }
 
     #[test]

@@ -1,32 +1,43 @@
-//! Combines all polls of a future into one call.
+//! Combines all enters of a future's span into one call.
 
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use crate::time::Timestamp;
 
-/// The polls of each future, by span id.
+/// The spans whose enters are one call, by span id.
 #[derive(Debug, Default)]
-pub(super) struct Futures(HashMap<u64, Polls>);
+pub(super) struct Futures {
+    calls: HashMap<u64, FutureCall>,
+    /// Spans that only operations counted with others belong to.
+    merged: HashSet<u64>,
+}
 
+/// A call of a future.
 #[derive(Debug)]
-struct Polls {
+pub(super) struct FutureCall {
     first: Timestamp,
-    /// The index of the row of the first poll.
-    place: usize,
-    busy_ns: u64,
+    /// The index of the row of the first enter.
+    pub(super) place: usize,
+    /// The total time of its slices, in nanoseconds.
+    pub(super) busy_ns: u64,
+    pub(super) enters: u64,
 }
 
 impl Futures {
-    /// Adds a poll of a span's future in the row at `place`.
-    pub(super) fn add_poll(&mut self, span: u64, place: usize, start: Timestamp, ns: u64) {
-        let known = self.0.entry(span).or_insert(Polls { first: start, place, busy_ns: 0 });
+    /// Adds a slice of a span with so many enters, in the row at `place`, with its start and its nanoseconds.
+    pub(super) fn add_enter(&mut self, span: u64, place: usize, (start, ns): (Timestamp, u64), enters: u64) {
+        let known = self.calls.entry(span).or_insert(FutureCall { first: start, place, busy_ns: 0, enters });
         known.busy_ns = known.busy_ns.saturating_add(ns);
         if start < known.first {
             (known.first, known.place) = (start, place);
         }
     }
 
-    /// Returns for each future the row of its first poll and the total time of its polls, in nanoseconds.
-    pub(super) fn into_calls(self) -> impl Iterator<Item = (usize, u64)> {
-        self.0.into_values().map(|polls| (polls.place, polls.busy_ns))
+    /// Returns whether no slice of the span was seen before; later calls return false.
+    pub(super) fn is_new(&mut self, span: u64) -> bool {
+        !self.calls.contains_key(&span) && self.merged.insert(span)
+    }
+
+    pub(super) fn into_calls(self) -> impl Iterator<Item = FutureCall> {
+        self.calls.into_values()
     }
 }

@@ -75,8 +75,7 @@ pub struct Average {
     pub(super) is_annotation: bool,
     /// The index of the row's first event.
     pub(super) first: u32,
-    /// Polls of futures beyond the first of each.
-    pub(super) further_polls: u64,
+    pub(super) enters: u64,
     pub(super) self_cpu_ns: i64,
     pub(super) cpu_ns: u64,
     pub(super) self_device_ns: u64,
@@ -259,15 +258,18 @@ impl Average {
 
     /// Returns the number of calls.
     ///
-    /// All polls of a future are one call, counted in the row of its first poll. If grouped by
-    /// [thread](super::GroupBy::Thread), a row that has only later polls has their time and no call.
+    /// All enters of a future's span are one call, counted in the row of the first. If grouped by
+    /// [thread](super::GroupBy::Thread), a row that has only later ones has their time and no call. An enter of a span
+    /// inside itself is no call.
     pub fn count(&self) -> u64 {
         self.durations.len() as u64
     }
 
-    /// Returns the number of slices; above [`count`](Average::count) if futures were polled more than once.
-    pub fn polls(&self) -> u64 {
-        self.count() + self.further_polls
+    /// Returns the number of enters of spans, those without a slice included; for other rows, the number of events.
+    ///
+    /// They count in the row of their call. Files written by other programs have an enter for each slice.
+    pub fn enters(&self) -> u64 {
+        self.enters
     }
 
     /// Returns the time on the host without that of operations inside, in nanoseconds.

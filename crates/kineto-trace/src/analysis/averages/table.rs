@@ -183,6 +183,9 @@ impl<'a> Table<'a> {
             columns.extend(self.memory_columns());
         }
         columns.push(Column::new("# of Calls", NUMBER, 0, |row| row.count().to_string()));
+        if rows.iter().any(|row| row.enters() != row.count()) {
+            columns.push(Column::new("# of Enters", NUMBER, 0, |row| row.enters().to_string()));
+        }
         columns.extend(self.group_columns(rows, |title| ![OVERLOAD_TITLE, SHAPES_TITLE, STACK_TITLE].contains(&title)));
         columns.extend(self.group_columns(rows, |title| title == SHAPES_TITLE));
         columns.extend(self.group_columns(rows, |title| title == STACK_TITLE));

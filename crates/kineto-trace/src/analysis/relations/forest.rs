@@ -87,6 +87,12 @@ impl Forest {
         self.nodes.iter().enumerate().filter_map(counts)
     }
 
+    /// Returns the nodes that are merged into another, each with that.
+    pub(crate) fn merged_nodes(&self) -> impl Iterator<Item = (usize, usize)> {
+        let nodes = self.nodes.iter().enumerate().map(|(number, node)| (number, node.merged_into as usize));
+        nodes.filter(|(number, into)| number != into)
+    }
+
     /// Returns the parent of a node.
     pub(crate) fn parent(&self, node: usize) -> Option<usize> {
         self.nodes.get(node).filter(|node| node.parent != NONE).map(|node| node.parent as usize)

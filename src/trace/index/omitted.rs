@@ -1,0 +1,60 @@
+//! The enters that are not drawn, by name.
+
+use super::{Index, Omissible};
+use crate::collector::Collection;
+use crate::trace::device::{HostCalls, LinkedCollection};
+use crate::trace::recorded::Recorded;
+use kineto_trace::fallible::List;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The enters that are not drawn: futures are dropped in them, within a microsecond and without a record or a call.
+#[derive(Debug, Default)]
+pub(crate) struct OmittedEnters(List<Omissible>);
+
+impl OmittedEnters {
+    /// Finds the enters in which no call was made either.
+    pub(in crate::trace) fn new(
+        index: &Index,
+        collections: &[Collection],
+        linked: &[LinkedCollection],
+        error_ns: u64,
+    ) -> OmittedEnters {
+        let mut omitted = index.omissible.clone();
+        omitted.sort_unstable_by_key(|enter| (enter.thread, enter.slice));
+        let mut calls: Option<(i64, HostCalls<'_>)> = None;
+        omitted.retain(|enter| {
+            if calls.as_ref().is_none_or(|(thread, _)| *thread != enter.thread) {
+                calls = Some((enter.thread, HostCalls::for_thread(enter.thread, collections, linked, error_ns)));
+            }
+            calls.as_ref().is_none_or(|(_, calls)| !calls.begin_in(enter.start, enter.end))
+        });
+        omitted.sort_unstable_by_key(|enter| enter.slice);
+        OmittedEnters(omitted)
+    }
+
+    #[inline]
+    pub(in crate::trace) fn contains(&self, slice: u64) -> bool {
+        !self.0.is_empty() && self.0.binary_search_by_key(&slice, |enter| enter.slice).is_ok()
+    }
+
+    pub(in crate::trace) fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Returns the header's entry: the number of enters and their nanoseconds, in total and by the name of the callsite.
+    pub(in crate::trace) fn to_json(&self, recorded: &Recorded) -> Option<Value> {
+        let mut by_name: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        let mut total = (0, 0);
+        for enter in &self.0 {
+            let name = recorded.sites.get(enter.site as usize).map_or("", |site| &site.name);
+            let ns = enter.end.since(enter.start);
+            for figures in [&mut total, by_name.entry(name).or_default()] {
+                figures.0 += 1;
+                figures.1 += ns;
+            }
+        }
+        let (count, ns) = total;
+        (count > 0).then(|| json!({ "count": count, "ns": ns, "by_name": by_name }))
+    }
+}
