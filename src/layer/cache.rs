@@ -12,6 +12,8 @@ pub(super) struct Cache {
     plain: [Cell<(usize, u64)>; SITES],
     sites: [Cell<Option<&'static Site>>; SITES],
     spans: [Cell<Cached>; CLOSINGS],
+    /// The index of the frame of each cached span's outermost open slice, if it has one.
+    frames: [Cell<usize>; CLOSINGS],
     found: Cell<(u64, SpanState)>,
 }
 
@@ -45,6 +47,7 @@ impl Cache {
             plain: [const { Cell::new((0, 0)) }; SITES],
             sites: [const { Cell::new(None) }; SITES],
             spans: [const { Cell::new(Cached::NONE) }; CLOSINGS],
+            frames: [const { Cell::new(0) }; CLOSINGS],
             found: Cell::new((0, NO_STATE)),
         }
     }
@@ -97,6 +100,27 @@ impl Cache {
     pub(super) fn keep_span(&self, key: u64, state: SpanState, closings: u32) {
         if let Some(entry) = self.spans.get(span_bucket(key)) {
             entry.set(Cached { key, closings, state });
+        }
+    }
+
+    /// Returns the frame in which a cached span was entered last outside of itself.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
+    pub(super) fn frame_index(&self, key: u64) -> usize {
+        self.frames[span_bucket(key)].get()
+    }
+
+    /// Notes the frame in which a span is entered outside of itself.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
+    pub(super) fn set_frame_index(&self, key: u64, index: usize) {
+        self.frames[span_bucket(key)].set(index);
+    }
+
+    /// Does the same if the span is cached.
+    pub(super) fn set_frame_index_if_cached(&self, key: u64, index: usize) {
+        if self.spans.get(span_bucket(key)).is_some_and(|cached| cached.get().key == key) {
+            self.set_frame_index(key, index);
         }
     }
 

@@ -62,6 +62,8 @@ pub(crate) struct LanePosition {
 pub(super) struct DeepFrame {
     key: u64,
     state: SpanState,
+    /// The parent of spans that are created in it.
+    current: u64,
     pub(super) slice: u64,
 }
 
@@ -230,7 +232,7 @@ impl Lane {
     fn current_span_id(&self) -> Result<u64, Missing> {
         self.drop_exited_frames()?;
         let frames = self.position()?.frames;
-        Ok(self.deepest_frame().map_or_else(|| frames.frame(frames.top()).span(), |open| open.state.span))
+        Ok(self.deepest_frame().map_or_else(|| frames.frame(frames.top()).span(), |open| open.current))
     }
 
     fn deepest_frame(&self) -> Option<DeepFrame> {
@@ -239,13 +241,15 @@ impl Lane {
 
     /// Returns the id of the innermost open slice and of its span.
     pub(crate) fn innermost_slice(&self) -> Result<(u64, u64), Missing> {
-        let span = self.current_span_id()?;
+        let current = self.current_span_id()?;
         let deep = self.deep.try_borrow().ok();
-        let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| (open.slice, open.state.span));
-        let visible = self.position()?.frames.open_frames().map(|(_, frame)| (frame.slice(), frame.span()));
+        let deep = deep.iter().flat_map(|deep| deep.iter().rev());
+        let deep = deep.map(|open| (open.current, open.slice, open.state.span));
+        let visible = self.position()?.frames.open_frames();
+        let visible = visible.map(|(_, frame)| (frame.span(), frame.slice(), frame.own_span()));
         // A span that is not recorded has no slice; it carries the id of the span around it, whose slice counts.
-        let mut around = deep.chain(visible).take_while(|(_, of)| *of == span);
-        Ok((around.find(|(slice, _)| *slice != 0).map_or(0, |(slice, _)| slice), span))
+        let mut around = deep.chain(visible).take_while(|(of, ..)| *of == current);
+        Ok(around.find(|(_, slice, _)| *slice != 0).map_or((0, current), |(_, slice, span)| (slice, span)))
     }
 
     /// Returns the ids of the innermost open slice of that span and of the span, if the thread is inside it.
@@ -256,7 +260,7 @@ impl Lane {
             return Some((open.slice, open.state.span));
         }
         let mut open = self.place.get()?.frames.open_frames().map(|(_, frame)| frame);
-        open.find(|frame| frame.holds_span(key)).map(|frame| (frame.slice(), frame.span()))
+        open.find(|frame| frame.holds_span(key)).map(|frame| (frame.slice(), frame.own_span()))
     }
 
     /// Returns the state of a span from this thread's cache or frames.
@@ -311,6 +315,11 @@ impl Lane {
             return false;
         };
         let Some(slice) = writer.next_slot_id().filter(|_| state::is_shared(known.meta)) else { return false };
+        let outermost = self.cache.frame_index(key);
+        if outermost < top && frames.frame(outermost).key() == key {
+            return false;
+        }
+        self.cache.set_frame_index(key, top);
         frame.put_span(key, known, slice);
         frames.set_top(top);
         let annotates = state::is_annotation(known.meta);

@@ -68,6 +68,10 @@ pub(crate) mod state {
     /// The span's scope, not its callsite, is why it is not recorded.
     pub(crate) const EXCLUDED_BY_SCOPE: u64 = 1 << 19;
 
+    /// In a frame: the slice is inside another one of its span. The registry does not take that span for the current one then, so
+    /// the frame's span is the one around, and its own is in the place of the parent.
+    pub(crate) const DUPLICATE: u64 = 1 << 20;
+
     /// Whether the state is also in the recorder's span table, or follows from the callsite.
     #[inline(always)]
     pub(crate) const fn is_known_elsewhere(meta: u64) -> bool {
@@ -244,7 +248,21 @@ impl Frame {
     pub(crate) fn state(&self) -> SpanState {
         // Acquire: pairs with `set_meta`.
         let meta = self.meta.load(Ordering::Acquire);
+        if meta & state::DUPLICATE != 0 {
+            return SpanState { span: self.parent(), meta: meta & !state::DUPLICATE, parent: 0 };
+        }
         SpanState { span: self.span(), meta, parent: self.parent() }
+    }
+
+    /// Returns the id of the span whose slice this is; spans created in it may belong to another one.
+    pub(crate) fn own_span(&self) -> u64 {
+        if self.meta() & state::DUPLICATE != 0 { self.parent() } else { self.span() }
+    }
+
+    /// Puts a slice into a free frame that is inside another one of its span; `around` is the span that is current there.
+    pub(crate) fn put_duplicate(&self, key: u64, state: SpanState, around: u64, slice: u64) {
+        let state = SpanState { span: around, meta: state.meta | state::DUPLICATE, parent: state.span };
+        self.put_span(key, state, slice);
     }
 
     /// Returns whether the frame holds that span, lent or not.
@@ -312,9 +330,12 @@ impl Frame {
         self.key.swap(0, Ordering::AcqRel)
     }
 
-    /// Moves the frame's span into a free frame.
-    pub(crate) fn move_to(&self, other: &Frame) {
+    /// Moves the frame's span into a free frame, above the frame `below`.
+    pub(crate) fn move_to(&self, other: &Frame, below: &Frame) {
         let key = self.take_key();
+        if self.meta() & state::DUPLICATE != 0 {
+            return other.put_duplicate(key, self.state(), below.span(), self.slice());
+        }
         other.put_span(key, self.state(), self.slice());
     }
 
@@ -373,6 +394,11 @@ impl Frames {
         // Acquire: pairs with `set_top`.
         let top = usize::try_from(self.top.load(Ordering::Acquire)).unwrap_or(BASE);
         (BASE + 1..=top.min(FRAMES - 1)).rev().map(|at| (at, self.frame(at)))
+    }
+
+    /// Returns the index of the outermost open slice of a span.
+    pub(crate) fn index_of_open(&self, key: u64) -> Option<usize> {
+        self.open_frames().rfind(|(_, frame)| frame.holds_span(key)).map(|(at, _)| at)
     }
 
     /// Returns all frames that were ever used, with their indices.
@@ -490,7 +516,7 @@ mod tests {
         assert!(frames.frame(FRAMES - 1).holds_span(5));
         frames.lend_span(7);
         assert!(frames.used_frames().all(|(_, frame)| frame.key() != 7), "in all its frames");
-        frames.frame(FRAMES - 1).move_to(frames.frame(9));
+        frames.frame(FRAMES - 1).move_to(frames.frame(9), frames.frame(8));
         assert!(frames.frame(9).holds_span(5) && frames.frame(9).key() != 5, "wherever it goes");
         assert!(!frames.frame(9).holds_span(6));
         frames.forget_span(5);

@@ -199,7 +199,9 @@ fn run_randomly(seed: u64, shared: &Shared) -> u64 {
             },
             _ => {
                 let number = shared.next.fetch_add(1, Ordering::Relaxed) + 1;
-                let made_in = open.last().map_or(0, |(_, number)| *number);
+                // The registry does not take a span for the current one that is entered inside itself.
+                let is_inside_itself = |at: usize| open[..at].iter().any(|(_, around)| *around == open[at].1);
+                let made_in = (0..open.len()).rfind(|at| !is_inside_itself(*at)).map_or(0, |at| open[at].1);
                 (info_span!("work", number, made_in, late = tracing::field::Empty), number)
             }
         };

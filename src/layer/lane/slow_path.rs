@@ -81,6 +81,10 @@ impl Lane {
             }
             recorder.losses.add(Loss::SlicesOverLimit, u64::from(slice == 0));
         }
+        // The registry knows such a span by its first enter.
+        let outermost = frames.index_of_open(key).or_else(|| self.is_open_in_deep(key).then_some(TOO_DEEP));
+        let is_duplicate = outermost.is_some() && known.meta & state::IGNORED == 0;
+        self.cache.set_frame_index_if_cached(key, outermost.unwrap_or(frames.top() + 1));
         match frame {
             // The key stays, so that it cannot be lent unnoticed.
             Some(frame) if is_in_frame => {
@@ -88,10 +92,12 @@ impl Lane {
                 frame.set_slice(slice);
                 frame.set_meta(entered.meta);
             }
+            Some(frame) if is_duplicate => frame.put_duplicate(key, entered, around, slice),
             Some(frame) => frame.put_span(key, entered, slice),
             None => {
                 if let Ok(mut deep) = self.deep.try_borrow_mut() {
-                    deep.push(DeepFrame { key, state: entered, slice });
+                    let current = if is_duplicate { around } else { entered.span };
+                    deep.push(DeepFrame { key, state: entered, current, slice });
                 }
             }
         }
@@ -102,6 +108,10 @@ impl Lane {
             writer.put_slice(slice, state::slice_head(known.meta), clock::now(), word);
         }
         Ok(())
+    }
+
+    fn is_open_in_deep(&self, key: u64) -> bool {
+        self.deep.try_borrow().is_ok_and(|deep| deep.iter().any(|open| open.key == key))
     }
 
     /// Closes a slice, also one that is not the innermost, is too deep for a visible frame, or belongs to another thread.
@@ -157,11 +167,14 @@ impl Lane {
         let last = frames.top().min(TOO_DEEP - 1);
         let exited = frames.frame(at).state();
         let stays = frames.frame(at).take_key() == key && key != 0 && exited.meta & state::STORED == 0;
-        (at..last).for_each(|at| frames.frame(at + 1).move_to(frames.frame(at)));
+        (at..last).for_each(|at| frames.frame(at + 1).move_to(frames.frame(at), frames.frame(at - 1)));
         let mut deep = self.deep.try_borrow_mut().ok();
         if let Some(deep) = deep.as_mut().filter(|deep| !deep.is_empty()) {
-            let DeepFrame { key, state, slice } = deep.remove(0);
-            frames.frame(last).put_span(key, state, slice);
+            let DeepFrame { key, state, current, slice } = deep.remove(0);
+            match current == state.span {
+                true => frames.frame(last).put_span(key, state, slice),
+                false => frames.frame(last).put_duplicate(key, state, current, slice),
+            }
             frames.set_top(if deep.is_empty() { TOO_DEEP - 1 } else { TOO_DEEP });
             return;
         }
