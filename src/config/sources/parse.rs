@@ -6,6 +6,9 @@
 //! - A value may contain `=` and, without a space before it, `#`.
 //! - A quoted value may contain any character, with `\"` and `\\` as escapes.
 //! - Parsing continues after a bad line, so that all errors are reported at once.
+//!
+//! A file that is named by mistake, or by an attacker, may hold secrets: messages repeat only lines that have a key of ours. They
+//! repeat an unknown key only if another line has one.
 
 use super::super::keys::{Key, is_removed, unknown_key_hint};
 use super::settings::{ParsedSettings, SettingError};
@@ -18,13 +21,14 @@ const UNKNOWN_MAX: usize = 100;
 pub(in crate::config) fn parse_settings(text: &str) -> ParsedSettings {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reading = ParsedSettings::default();
-    let mut unknown = 0_usize;
+    let is_ours = |line: &str| without_comment_before_equals(line).is_some_and(|(name, _)| is_known(name));
+    let (mut unknown, has_ours) = (0_usize, text.lines().any(is_ours));
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        if let Err(fault) = read_line(number, line, &mut reading, &mut unknown) {
+        if let Err(fault) = read_line(number, line, has_ours, &mut reading, &mut unknown) {
             reading.errors.push(fault);
         }
     }
@@ -36,25 +40,39 @@ pub(in crate::config) fn parse_settings(text: &str) -> ParsedSettings {
     reading
 }
 
-fn read_line(number: usize, line: &str, reading: &mut ParsedSettings, unknown: &mut usize) -> Result<(), SettingError> {
-    let fault = |wrong: &str| SettingError::new(Some(number), line, wrong);
-    let (name, value) = without_comment_before_equals(line).ok_or_else(|| fault("expected KEY=value"))?;
+fn is_known(name: &str) -> bool {
+    Key::in_file(name).is_some() || is_removed(name)
+}
+
+fn read_line(
+    number: usize,
+    line: &str,
+    has_ours: bool,
+    reading: &mut ParsedSettings,
+    unknown: &mut usize,
+) -> Result<(), SettingError> {
+    let unreadable = |wrong: &str| SettingError::new(Some(number), "", wrong);
+    let (name, value) = without_comment_before_equals(line).ok_or_else(|| unreadable("expected KEY=value"))?;
     if name.is_empty() {
-        return Err(fault("expected a key before ="));
+        return Err(unreadable("expected a key before ="));
     }
-    let value = value_of(value).map_err(fault)?;
     let Some(key) = Key::in_file(name) else {
         *unknown += 1;
         if *unknown > UNKNOWN_MAX {
             return Ok(());
         }
+        let hint = unknown_key_hint(name);
         reading.warnings.push(if is_removed(name) {
             format!("line {number}: {name} no longer does anything, here as in libkineto")
+        } else if has_ours || !hint.is_empty() {
+            format!("line {number}: unknown key {}{hint}", name.escape_debug())
         } else {
-            format!("line {number}: unknown key {}{}", name.escape_debug(), unknown_key_hint(name))
+            format!("line {number}: unknown key")
         });
         return Ok(());
     };
+    let fault = |wrong: &str| SettingError::new(Some(number), line, wrong);
+    let value = value_of(value).map_err(fault)?;
     let before = reading.warnings.len();
     reading.settings.set_from_text(key, &value, &mut reading.warnings).map_err(|wrong| fault(&wrong))?;
     for warning in reading.warnings.iter_mut().skip(before) {
@@ -154,9 +172,9 @@ mod tests {
 
     #[test]
     fn format() {
-        assert_eq!(errors("foo"), ["line 1: `foo`: expected KEY=value"]);
+        assert_eq!(errors("foo"), ["line 1: expected KEY=value"]);
         assert!(errors("foo=").is_empty());
-        assert_eq!(errors("=foo="), ["line 1: `=foo=`: expected a key before ="]);
+        assert_eq!(errors("=foo="), ["line 1: expected a key before ="]);
         assert_eq!(errors("=").len(), 1);
         // Two settings in a line: the second is part of the first one's value, which is only valid for a text.
         assert_eq!(errors("GZIP_LEVEL=1 WITH_ARGS=no").len(), 1);
@@ -221,6 +239,20 @@ mod tests {
     }
 
     #[test]
+    fn foreign_text_is_not_repeated() {
+        let foreign = "root:$6$secret:1:0\nTOKEN=\"secret\nsecret==\n-----BEGIN secret=\n=secret\n# GZIP_LEVEL=1\n";
+        let reading = parse_settings(foreign);
+        let said = format!("{:?}{:?}", reading.warnings, reading.errors.iter().map(ToString::to_string));
+        assert!(!said.contains("secret") && !said.contains("TOKEN") && reading.errors.len() == 2, "{said}");
+        // In a file of ours, unknown keys are named, and still no line without a key.
+        let reading = parse_settings(&format!("{foreign}GZIP_LEVEL=1\nNEW_KEY=secret\n"));
+        let warnings = reading.warnings.join("\n");
+        assert!(warnings.contains("unknown key NEW_KEY") && !warnings.contains("=secret"), "{warnings}");
+        let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
+        assert_eq!(errors, ["line 1: expected KEY=value", "line 5: expected a key before ="]);
+    }
+
+    #[test]
     fn bad_line_is_named_and_others_apply() {
         let reading = parse_settings("GZIP_LEVEL=2\n\n# x\nGZIP_LEVEL=12\nwhat\nWITH_ARGS=maybe\nWITH_TARGET=no\n");
         let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
@@ -228,7 +260,7 @@ mod tests {
             errors,
             [
                 "line 4: `GZIP_LEVEL=12`: expected a whole number from 0 to 9",
-                "line 5: `what`: expected KEY=value",
+                "line 5: expected KEY=value",
                 "line 6: `WITH_ARGS=maybe`: expected true or false (also yes, no, y, n, t, f, 1, 0)",
             ]
         );

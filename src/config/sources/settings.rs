@@ -194,7 +194,7 @@ impl MergedSettings {
 pub(crate) struct SettingError {
     /// The line of the file, from 1.
     pub(in crate::config) line: Option<usize>,
-    /// The invalid text.
+    /// The invalid text; empty if messages must not repeat it.
     pub(in crate::config) found: String,
     /// The problem, as a part of a message.
     pub(in crate::config) problem: String,
@@ -232,6 +232,9 @@ impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
+        }
+        if self.found.is_empty() {
+            return f.write_str(&self.problem);
         }
         write!(f, "`{}`: {}", self.found.escape_debug(), self.problem)
     }
