@@ -22,7 +22,7 @@ use crate::layer::{KinetoLayer, thread_lanes};
 use crate::observer::itt::Itt;
 use crate::observer::nvtx::Nvtx;
 use crate::observer::{Observers, SpanObserver};
-use crate::os::{backtrace, fork, platform, signal};
+use crate::os::{backtrace, fork, platform, process, signal};
 use crate::recorder::{Recorder, RecorderSettings, SliceExtras, ThreadFilter, no_stacks};
 use crate::schedule::Schedule;
 use crate::session::{self, NamedObserver, OutputClaim, Session, SessionObserver, SessionOptions};
@@ -116,6 +116,9 @@ impl KinetoLayer {
         match switch {
             Activation::Off => {
                 config::report_unknown_variables(&env, env.not_enabled_warning());
+                if Env::is_withheld() {
+                    config::report_untrusted_caller();
+                }
                 if let Err(why) = env.activation() {
                     config::report_warnings(&[why.to_string()]);
                 }
@@ -233,6 +236,16 @@ impl KinetoLayerBuilder {
     /// Sets the configuration file. Default: `KINETO_CONFIG`, else the platform's (`/etc/libkineto.conf`).
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.set_config_file(path.into());
+        self
+    }
+
+    /// Trusts the callers of a program that has more rights than they: by set-user-ID, set-group-ID or file capabilities, such as
+    /// those that permit counters. Default: false.
+    ///
+    /// Without it, such a program reads no environment variable, loads no library, and serves no requests. With it, callers
+    /// may read and write files and load libraries with its rights. It applies to the whole process.
+    pub fn trust_caller(self, on: bool) -> Self {
+        process::trust_caller(on);
         self
     }
 
@@ -486,6 +499,7 @@ fn resolve_config(overrides: &Overrides, env: &Env) -> Result<Config, Error> {
     if let Ok(config) = &resolved {
         config.apply_log_settings();
     }
+    config::report_untrusted_caller();
     config::report_unknown_variables(env, None);
     config::report_warnings(&warnings);
     resolved
@@ -526,7 +540,8 @@ fn create_observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Obs
         own.push(Arc::new(Nvtx::new(config.gpu.options.path("NVTX_INJECTION64_PATH"))));
     }
     #[cfg(feature = "itt")]
-    if config.mode.contains(Mode::Itt) {
+    // ITT loads the library that a variable names.
+    if config.mode.contains(Mode::Itt) && !process::has_untrusted_caller() {
         own.push(Arc::new(Itt::new(config.itt_domain.clone())));
     }
     Observers::new(own)

@@ -43,6 +43,7 @@ use sources::settings::{ConfigSource, MergedSettings, SettingError, SourceSettin
 
 use crate::diag::{LOGGER, LogFormat, Logger, Severity, diag};
 use crate::error::{Error, ErrorKind};
+use crate::os::process;
 use crate::text::count_with_noun;
 pub(crate) use keys::Key;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
@@ -360,6 +361,19 @@ pub(crate) fn report_unknown_variables(env: &Env, unused: Option<String>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.swap(true, Ordering::Relaxed) {
         report_warnings(&env.unknown_warnings().chain(unused).collect::<Vec<_>>());
+    }
+}
+
+/// Reports, once for the process, that its caller is not trusted.
+pub(crate) fn report_untrusted_caller() {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if process::has_untrusted_caller() && !IS_DONE.swap(true, Ordering::Relaxed) {
+        diag!(
+            Warning,
+            "config",
+            "the environment is not read and no library is loaded: the program has more rights than its caller \
+             (set-user-ID or file capabilities); call `KinetoLayerBuilder::trust_caller` if callers may use these rights"
+        );
     }
 }
 

@@ -33,11 +33,12 @@ static SERVING: fork::Own<Weak<Runner>> = fork::Own::of_first(Weak::new());
 
 /// Serves requests from all configured sources on a new thread. Only a recording that begins now is started here.
 pub(crate) fn serve_requests(session: &Arc<Session>) {
-    if process::has_more_rights() {
+    if process::has_untrusted_caller() {
         return diag!(
             Warning,
             "ondemand",
-            "no requests are served: on-demand tracing is disabled in set-user-ID programs; run it without that bit"
+            "no requests are served: on-demand tracing is disabled in set-user-ID programs; run it without that bit, or call \
+             `KinetoLayerBuilder::trust_caller`"
         );
     }
     let mut serving = SERVING.lock();

@@ -1,9 +1,10 @@
 //! Names and numbers of the process and of the host, the process's age, and whether it runs with elevated rights.
-#![allow(unsafe_code, reason = "gethostname, kill, getauxval and the clock since boot have no safe form")]
+#![allow(unsafe_code, reason = "gethostname, kill, getauxval, user ids and the clock since boot have no safe form")]
 
 use super::{fork, platform};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
@@ -50,12 +51,34 @@ pub(crate) fn id_namespace() -> u64 {
     name.trim_matches(|char: char| !char.is_ascii_digit()).parse().unwrap_or(0)
 }
 
-/// Returns whether the program has more rights than its caller (set-user-ID and the like), so that its environment is
-/// untrusted.
-#[cfg(target_os = "linux")]
-pub(crate) fn has_more_rights() -> bool {
+/// Whether the program trusts its caller with its own rights.
+static IS_CALLER_TRUSTED: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether the program trusts its caller.
+pub(crate) fn trust_caller(is_trusted: bool) {
+    IS_CALLER_TRUSTED.store(is_trusted, Ordering::Relaxed);
+}
+
+/// Returns whether the environment and the working folder are untrusted: the program has more rights than its caller
+/// (set-user-ID, file capabilities), and does not trust it.
+pub(crate) fn has_untrusted_caller() -> bool {
+    !IS_CALLER_TRUSTED.load(Ordering::Relaxed) && has_more_rights()
+}
+
+fn has_more_rights() -> bool {
+    #[cfg(target_os = "linux")]
     // SAFETY: getauxval takes a number, and returns 0 for missing entries.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+    return unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
+    #[cfg(all(unix, not(target_os = "linux")))]
+    {
+        // SAFETY: takes nothing and cannot fail.
+        let users = unsafe { (libc::getuid(), libc::getgid()) };
+        // SAFETY: takes nothing and cannot fail.
+        let effective = unsafe { (libc::geteuid(), libc::getegid()) };
+        return users != effective;
+    }
+    #[cfg(not(unix))]
+    false
 }
 
 /// Returns whether a process with that number exists; `true` where the system does not say.

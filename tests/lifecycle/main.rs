@@ -34,6 +34,8 @@ mod live_exit;
 mod live_gpu;
 #[cfg(unix)]
 mod play;
+#[cfg(all(target_os = "linux", feature = "plugins"))]
+mod privileged;
 #[cfg(target_os = "linux")]
 mod sandbox;
 #[cfg(unix)]
@@ -76,6 +78,8 @@ const SCENARIOS: &[&[Scenario]] = &[
     live_exit::SCENARIOS,
     #[cfg(all(target_os = "linux", feature = "cuda"))]
     live_gpu::SCENARIOS,
+    #[cfg(all(target_os = "linux", feature = "plugins"))]
+    privileged::SCENARIOS,
     #[cfg(target_os = "linux")]
     sandbox::SCENARIOS,
     schedules::SCENARIOS,
@@ -102,6 +106,8 @@ const TESTS: &[&[Test]] = &[
     live_exit::TESTS,
     #[cfg(all(target_os = "linux", feature = "cuda"))]
     live_gpu::TESTS,
+    #[cfg(all(target_os = "linux", feature = "plugins"))]
+    privileged::TESTS,
     #[cfg(target_os = "linux")]
     sandbox::TESTS,
     schedules::TESTS,

@@ -152,6 +152,13 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Returns whether this process has more rights than its caller.
+#[cfg(target_os = "linux")]
+pub(crate) fn has_more_rights() -> bool {
+    // SAFETY: takes a number.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// Replaces stderr by a full pipe without a reader thread.
 pub(crate) fn fill_stderr() {
     let mut ends = [0; 2];

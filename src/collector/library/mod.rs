@@ -6,6 +6,7 @@ pub(in crate::collector) mod lazy;
 pub(in crate::collector) mod lease;
 pub(in crate::collector) mod text;
 
+use crate::os::process;
 use kineto_trace::sorting::sort_few_by_key;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
@@ -135,8 +136,13 @@ impl Library {
         Err("this system has no loader of libraries".to_owned())
     }
 
+    /// Loads a library, unless the caller of a program with more rights could choose it: vendors' libraries load others that
+    /// the environment names.
     #[cfg(any(unix, windows))]
     fn open(name: &OsStr) -> Result<Library, String> {
+        if process::has_untrusted_caller() {
+            return Err("not loaded: the program has more rights than its caller".to_owned());
+        }
         // SAFETY: a vendor's library, whose initialisation every program that uses the vendor's devices runs.
         let opened = unsafe { Opened::new(name) };
         opened.map(Library::keep_open).map_err(|error| loader_message(&error))

@@ -9,7 +9,7 @@ use super::super::sections::distributed::LAUNCHERS;
 use super::super::value::{self, SettingKind};
 use super::settings::{ParsedSettings, SettingError};
 use crate::error::{Error, ErrorKind};
-use crate::os::platform;
+use crate::os::{platform, process};
 use crate::text::closest_name;
 
 /// A snapshot of the environment's variables that concern this crate.
@@ -48,16 +48,14 @@ const WAITING: [Key; 2] = [Key::UseDaemon, Key::TriggerFolder];
 const PREFIX: &str = "KINETO_";
 
 impl Env {
-    /// Reads the process's environment; WebAssembly has none.
+    /// Reads the process's environment; WebAssembly has none, and that of an untrusted caller counts as empty.
     pub(crate) fn from_process() -> Self {
-        if !platform::CAN_RECORD {
-            return Env::default();
-        }
-        #[expect(clippy::disallowed_methods, reason = "only this function reads the environment")]
-        let variables = std::env::vars_os();
-        let ours = variables.filter(|(name, _)| may_concern_us(name.as_encoded_bytes()));
-        let named = ours.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        Env(named.filter(|(name, _)| concerns_us(name)).collect())
+        if process::has_untrusted_caller() { Env::default() } else { Env(variables().collect()) }
+    }
+
+    /// Returns whether an untrusted caller has set variables of ours.
+    pub(crate) fn is_withheld() -> bool {
+        process::has_untrusted_caller() && variables().next().is_some()
     }
 
     /// Creates an environment with these variables.
@@ -191,6 +189,15 @@ impl Env {
             Some(format!("unknown variable {}{meant}", name.escape_debug()))
         })
     }
+}
+
+/// Returns the process's variables that concern this crate.
+fn variables() -> impl Iterator<Item = (String, OsString)> {
+    #[expect(clippy::disallowed_methods, reason = "only this function reads the environment")]
+    let variables = platform::CAN_RECORD.then(std::env::vars_os);
+    let ours = variables.into_iter().flatten().filter(|(name, _)| may_concern_us(name.as_encoded_bytes()));
+    let named = ours.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    named.filter(|(name, _)| concerns_us(name))
 }
 
 /// Returns whether a name begins with one of our prefixes: a cheap filter, because each layer scans all variables.

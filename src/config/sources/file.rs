@@ -10,6 +10,7 @@ use super::env::Env;
 use super::parse::parse_settings;
 use super::settings::{ParsedSettings, SourceSettings};
 use crate::error::{Error, ErrorKind};
+use crate::os::process;
 
 /// The default file, as in libkineto.
 pub(in crate::config) const DEFAULT: &str =
@@ -79,7 +80,12 @@ impl ConfigFile {
         let path = &self.path;
         let Some(by) = self.named_by else { return Ok(read_default(path, warnings)) };
         let advice = format!("name a file that can be read in {by}, or none");
-        let text = read_text(path).map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
+        let readable = if process::has_untrusted_caller() && path.is_relative() {
+            Err(io::Error::other("its folder is that of an untrusted caller, so the path must be absolute"))
+        } else {
+            read_text(path)
+        };
+        let text = readable.map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
         let reading = parse_settings(&text);
         warnings.extend(prefix_with_path(path, reading.warnings));
         if !reading.errors.is_empty() {
@@ -105,6 +111,10 @@ fn inode(_metadata: &Metadata) -> u64 {
 }
 
 fn read_default(path: &Path, warnings: &mut Vec<String>) -> SourceSettings {
+    // The folder of an untrusted caller holds no file of the machine.
+    if path.is_relative() && process::has_untrusted_caller() {
+        return SourceSettings::default();
+    }
     let reading = match read_text(path) {
         Ok(text) => parse_settings(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return SourceSettings::default(),
