@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use crate::os::platform;
 #[cfg(unix)]
 use crate::os::stderr;
-use crate::text::count_with_noun;
+use crate::text::{count_with_noun, escaped};
 use format::LineStyle;
 pub(crate) use format::LogFormat;
 use line::Line;
@@ -220,7 +220,7 @@ pub(crate) fn print_page(page: &str) {
 
 /// Replaces the terminal's current line by a text, without a newline; an empty text clears it.
 pub(crate) fn show_status(text: &str) {
-    write_now(format!("\r\x1b[K{text}").as_bytes());
+    write_now(format!("\r\x1b[K{}", escaped(text)).as_bytes());
 }
 
 /// Writes the line with one call, so that lines of several threads do not mix. If stderr is closed or full, the line is

@@ -3,6 +3,7 @@
 use super::line::thread_number;
 use super::{Message, Severity};
 use crate::os::platform;
+use crate::text::Escaping;
 use crate::time::UtcTime;
 use std::fmt::{self, Write};
 
@@ -62,21 +63,23 @@ impl Message<'_> {
         let (level, colour) = level_and_colour(self.severity);
         let time = UtcTime(self.seconds);
         if self.style.has_colours {
-            write!(f, "\x1b[2m{time:#}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m \x1b[2m{NAME}:\x1b[0m {}", self.text)?;
+            write!(f, "\x1b[2m{time:#}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m \x1b[2m{NAME}:\x1b[0m ")?;
         } else {
-            write!(f, "{time:#} {level:>5} {NAME}: {}", self.text)?;
+            write!(f, "{time:#} {level:>5} {NAME}: ")?;
         }
-        self.write_suppressed(f)
+        self.write_escaped(f)
     }
 
     fn write_libkineto(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Message { severity, seconds, file, line, text, .. } = self;
+        let Message { severity, seconds, file, line, .. } = self;
         let (time, process, thread) = (UtcTime(*seconds), platform::process_id(), thread_number());
-        write!(f, "{severity}:{time} {process}:{thread} {NAME}/{file}:{line}] {text}")?;
-        self.write_suppressed(f)
+        write!(f, "{severity}:{time} {process}:{thread} {NAME}/{file}:{line}] ")?;
+        self.write_escaped(f)
     }
 
-    fn write_suppressed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Writes the text, which may have names that another user chose, and how many messages were suppressed.
+    fn write_escaped(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Escaping(&mut *f).write_fmt(self.text)?;
         match self.suppressed {
             0 => Ok(()),
             n => write!(f, " ({n} more suppressed)"),
@@ -134,7 +137,7 @@ impl Write for Escaped<'_, '_> {
             match character {
                 '"' | '\\' => write!(self.out, "\\{character}")?,
                 '\n' => self.out.write_str("\\n")?,
-                control if control < ' ' => write!(self.out, "\\u{:04x}", u32::from(control))?,
+                control if control.is_control() => write!(self.out, "\\u{:04x}", u32::from(control))?,
                 other => self.out.write_char(other)?,
             }
         }
@@ -163,6 +166,8 @@ mod tests {
             format!("2023-11-14T22:13:20Z  WARN tracing-kineto: two words {suppressed}")
         );
         assert_eq!(line(Severity::Error), format!("2023-11-14T22:13:20Z ERROR tracing-kineto: two words {suppressed}"));
+        let hostile = shown(style, Severity::Warning, format_args!("{}", "a\u{1b}[2J\nERROR b"));
+        assert!(hostile.contains(r"a\u{1b}[2J\nERROR b (3"), "{hostile}");
         let colours = shown(LineStyle { has_colours: true, ..style }, Severity::Stage, format_args!("x"));
         assert_eq!(
             colours,

@@ -1,6 +1,7 @@
 //! Formats text in sections and aligned lines, wrapped to the width of terminals.
 
 use kineto_trace::activity::ActivityTypes;
+use kineto_trace::text::escaped;
 
 /// The text so far.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +47,7 @@ impl Page {
     }
 
     fn push_line(&mut self, line: &str) {
-        self.0.push_str(line.trim_end());
+        self.0.push_str(&escaped(line.trim_end()));
         self.0.push('\n');
     }
 

@@ -1,6 +1,6 @@
 //! Counts with nouns, printable names, truncation and distances of text.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// Formats a count with its noun: "1 slice", "2 slices", "2 launches", "2 copies".
 pub fn count_with_noun(count: u64, noun: &str) -> CountWithNoun<'_> {
@@ -29,6 +29,29 @@ impl fmt::Display for CountWithNoun<'_> {
 /// Returns a text in which a space replaces each character that would act on a terminal or hide or reorder other text.
 pub fn printable(text: &str) -> String {
     text.replace(is_unprintable, " ")
+}
+
+/// Returns a text in which escapes such as `\u{1b}` replace the same characters.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    // Writing to memory does not fail.
+    let _ = Escaping(&mut out).write_str(text);
+    out
+}
+
+/// Writes [`escaped`] text.
+#[derive(Debug)]
+pub struct Escaping<W>(pub W);
+
+impl<W: Write> Write for Escaping<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(is_unprintable) {
+            let last = part.chars().next_back().filter(|last| is_unprintable(*last));
+            self.0.write_str(part.get(..part.len() - last.map_or(0, char::len_utf8)).unwrap_or_default())?;
+            last.map_or(Ok(()), |last| write!(self.0, "{}", last.escape_default()))?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns whether a character is a control character, a mark of direction, a line separator or invisible.
@@ -62,7 +85,7 @@ pub fn edit_distance(one: &[u8], other: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{count_with_noun, floor_char_boundary, printable};
+    use super::{count_with_noun, escaped, floor_char_boundary, printable};
 
     #[test]
     fn nouns_are_plural_unless_there_is_one() {
@@ -81,6 +104,12 @@ mod tests {
     fn printable_text_has_no_control_or_direction() {
         assert_eq!(printable("a\u{1b}[2J\u{202e}b\u{2066}c\u{feff}\n ä"), "a [2J b c   ä");
         assert_eq!(printable("a\u{200b}b\u{2060}c\u{ad}d\u{e0041}e\u{180e}f 漢é"), "a b c d e f 漢é");
+    }
+
+    #[test]
+    fn escaped_text_shows_what_it_hides() {
+        assert_eq!(escaped("a\u{1b}[2J\u{202e}b\r\n\u{9b}ä\u{7f}"), r"a\u{1b}[2J\u{202e}b\r\n\u{9b}ä\u{7f}");
+        assert_eq!(escaped("漢 \\é"), "漢 \\é");
     }
 
     #[test]
