@@ -155,7 +155,7 @@ pub use macros::__private;
 #[cfg(feature = "itt")]
 pub use observer::itt;
 pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
-pub use os::thread_id;
+pub use os::{open_entry, thread_id};
 #[cfg(feature = "plugins")]
 #[doc(hidden)]
 pub use plugin::__register;

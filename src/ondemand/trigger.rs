@@ -9,7 +9,7 @@ use super::source::{AnswerChannel, Incoming, RequestProgress, RequestSource, id_
 use crate::config::ParsedRequest;
 use crate::diag::diag;
 use crate::os::file_limit::FileLimitGuard;
-use crate::os::folder::Folder;
+use crate::os::folder::{Folder, open_entry};
 use crate::os::inotify::{Change, Watch};
 use crate::os::{datagram, process};
 use crate::write::file;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::RawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -174,9 +174,7 @@ impl Trigger {
     /// Opens the file that was found, if it is trusted.
     fn open_request(&self, found: &Metadata) -> Result<File, String> {
         self.check_file(found)?;
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = options.open(&self.request).map_err(read_error)?;
+        let file = open_entry(&self.request, TEXT_MAX).map_err(read_error)?;
         // Another file may have replaced it.
         let opened = file.metadata().map_err(read_error)?;
         let is_it = (opened.dev(), opened.ino(), opened.uid()) == (found.dev(), found.ino(), found.uid());

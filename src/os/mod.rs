@@ -8,7 +8,6 @@ pub(crate) mod disk;
 pub(crate) mod exit;
 pub(crate) mod file_limit;
 pub(crate) mod file_lock;
-#[cfg(all(target_os = "linux", feature = "ondemand"))]
 pub(crate) mod folder;
 pub(crate) mod fork;
 #[cfg(all(target_os = "linux", feature = "ondemand"))]
@@ -24,6 +23,8 @@ pub(crate) mod stderr;
 #[cfg(feature = "analysis")]
 pub(crate) mod terminal;
 pub(crate) mod thread;
+
+pub use folder::open_entry;
 
 /// Returns the calling thread's id as it appears in traces: the kernel's (`gettid` on Linux), the `tid` of its row.
 ///

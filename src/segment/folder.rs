@@ -3,14 +3,19 @@
 use super::Segment;
 use crate::error::{Error, ErrorKind};
 use crate::live::{self, LiveHeader};
+use crate::os::folder::{Folder, open_entry};
 use crate::os::{file_lock, process};
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// The name of the file in a folder of segments that its process keeps locked.
 pub(crate) const LOCK: &str = "lock";
 /// The name of the file there that holds the path of the live file, if there is one.
 pub(crate) const LIVE: &str = "live";
+/// The most bytes of a segment or a live file: more than a machine has memory for.
+pub(super) const BYTES_MAX: u64 = 1 << 40;
 
 impl Segment {
     /// Returns the files of the segments in a folder, oldest first, also one that its process had not finished.
@@ -23,51 +28,72 @@ impl Segment {
     /// [`Io`](ErrorKind::Io) if the folder cannot be read. [`AlreadyActive`](ErrorKind::AlreadyActive) if its process still
     /// records or writes the traces itself. [`NotATrace`](ErrorKind::NotATrace) if there is no segment.
     pub fn files_in(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
-        let folder = folder.as_ref();
-        let failed = |error| Error::io("read", folder, error, "name a folder of segments that you may read");
-        let entries = fs::read_dir(folder).map_err(failed)?;
-        if is_in_use(folder) {
-            let why = format!("the process that writes {} still runs; wait for its end", folder.display());
-            return Err(Error::new(ErrorKind::AlreadyActive, why));
-        }
-        let is_segment = |path: &PathBuf| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name.starts_with("seg-") && (name.ends_with(".kseg") || name.ends_with(".kseg.tmp"))
-        };
-        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_segment).collect();
-        files.sort();
-        if let Some(live) = live_file_of(folder) {
-            // Which also has what is in an unfinished segment.
-            files.retain(|path| path.extension().is_some_and(|end| end == "kseg"));
-            files.push(live);
-        }
-        if files.is_empty() {
-            let why = format!("there are no segments in {}; name a folder of OVERFLOW=spill", folder.display());
-            return Err(Error::new(ErrorKind::NotATrace, why));
-        }
-        Ok(files)
+        let path = folder.as_ref();
+        let failed = |error| Error::io("read", path, error, "name a folder of segments that you may read");
+        files_of(&Folder::open(path).map_err(failed)?, path)
     }
 }
 
+/// Returns the files of the segments in an open folder, which has that path.
+fn files_of(folder: &Folder, path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = fs::read_dir(path)
+        .map_err(|error| Error::io("read", path, error, "name a folder of segments that you may read"))?;
+    if is_in_use(folder) {
+        let why = format!("the process that writes {} still runs; wait for its end", path.display());
+        return Err(Error::new(ErrorKind::AlreadyActive, why));
+    }
+    let is_segment = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("seg-") && (name.ends_with(".kseg") || name.ends_with(".kseg.tmp"))
+    };
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_segment).collect();
+    files.sort();
+    if let Some(live) = live_file_of(folder, path) {
+        // Which also has what is in an unfinished segment.
+        files.retain(|path| path.extension().is_some_and(|end| end == "kseg"));
+        files.push(live);
+    }
+    if files.is_empty() {
+        let why = format!("there are no segments in {}; name a folder of OVERFLOW=spill", path.display());
+        return Err(Error::new(ErrorKind::NotATrace, why));
+    }
+    Ok(files)
+}
+
+/// Returns the text of a small file in a folder.
+fn read_text(folder: &Folder, name: &str) -> Option<String> {
+    /// The longest path that systems take.
+    const BYTES_MAX: u64 = 4096;
+    let mut text = String::new();
+    folder.open_entry(name.as_ref(), BYTES_MAX).ok()?.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 /// Returns whether the process that made the folder still runs. Its forked children hold the lock longer than it.
-fn is_in_use(folder: &Path) -> bool {
-    let path = folder.join(LOCK);
-    let is_locked = File::open(&path).is_ok_and(|lock| !file_lock::try_lock(&lock));
-    let process = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+fn is_in_use(folder: &Folder) -> bool {
+    let is_locked = folder.open_entry(LOCK.as_ref(), BYTES_MAX).is_ok_and(|lock| !file_lock::try_lock(&lock));
+    let process = read_text(folder, LOCK).and_then(|text| text.trim().parse().ok());
     is_locked && process.is_none_or(process::is_alive)
 }
 
 /// Returns the path of the live file that a folder of segments names.
 pub(crate) fn named_live_file(folder: &Path) -> Option<PathBuf> {
-    fs::read_to_string(folder.join(LIVE)).ok().map(PathBuf::from)
+    live_path(&Folder::open(folder).ok()?)
+}
+
+fn live_path(folder: &Folder) -> Option<PathBuf> {
+    read_text(folder, LIVE).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// Returns the live file that has what is not in the segments of a folder, if it is still there: in the folder itself, if it was copied
 /// there, else where the process has made it.
-fn live_file_of(folder: &Path) -> Option<PathBuf> {
-    let named = named_live_file(folder)?;
-    let copied = named.file_name().map(|name| folder.join(name));
-    copied.into_iter().chain([named]).find(|path| path.is_file())
+fn live_file_of(folder: &Folder, path: &Path) -> Option<PathBuf> {
+    let named = live_path(folder)?;
+    let name = named.file_name()?;
+    if folder.open_entry(name, BYTES_MAX).is_ok() {
+        return Some(path.join(name));
+    }
+    open_entry(&named, BYTES_MAX).is_ok().then_some(named)
 }
 
 /// Returns whether the process that records into a live file still runs.
@@ -85,28 +111,32 @@ pub(super) fn is_live_file_in_use(file: &File, header: &LiveHeader) -> bool {
 
 /// Returns the live files in a folder that killed processes have left.
 pub(crate) fn left_live_files(folder: &Path) -> Vec<PathBuf> {
-    let is_left = |path: &PathBuf| {
-        let is_ours = path.extension().is_some_and(|end| end == live::EXTENSION);
-        let is_file = || fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
-        if !is_ours || !is_file() {
-            return false;
-        }
-        let Ok(mut file) = File::open(path) else { return false };
+    let is_left = |parent: &Folder, name: &OsStr, _: &Path| {
+        let Ok(mut file) = parent.open_entry(name, BYTES_MAX) else { return false };
         let header = super::live::read_header(&mut file).ok();
         header.is_some_and(|header| !is_live_file_in_use(&file, &header))
     };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_left).collect();
-    files.sort();
-    files
+    find_entries(folder, live::EXTENSION, is_left)
 }
 
 /// Returns the folders of segments in a folder that processes have left.
 pub(crate) fn left_segment_folders(folder: &Path) -> Vec<PathBuf> {
-    let is_left =
-        |path: &PathBuf| path.extension().is_some_and(|end| end == "segments") && Segment::files_in(path).is_ok();
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut folders: Vec<_> = entries.map(|entry| entry.path()).filter(is_left).collect();
-    folders.sort();
-    folders
+    let is_left = |parent: &Folder, name: &OsStr, path: &Path| {
+        parent.open_folder(name).is_ok_and(|segments| files_of(&segments, path).is_ok())
+    };
+    find_entries(folder, "segments", is_left)
+}
+
+/// Returns the paths of entries with that extension in a folder, in order, for which `is_wanted` is true: of the folder, their names
+/// and their paths.
+fn find_entries(folder: &Path, extension: &str, is_wanted: impl Fn(&Folder, &OsStr, &Path) -> bool) -> Vec<PathBuf> {
+    /// Other users may fill the folder.
+    const ENTRIES_MAX: usize = 10_000;
+    let (Ok(parent), Ok(entries)) = (Folder::open(folder), fs::read_dir(folder)) else { return Vec::new() };
+    let paths = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.path());
+    let named = paths.filter(|path| path.extension().is_some_and(|end| end == extension));
+    let mut found: Vec<_> =
+        named.filter(|path| is_wanted(&parent, path.file_name().unwrap_or_default(), path)).collect();
+    found.sort();
+    found
 }

@@ -1,6 +1,7 @@
 //! Reads a trace from a live file, which a process has left that was killed. The file is untrusted.
 
 use super::Segment;
+use super::folder::BYTES_MAX;
 use super::header::{HeaderFault, SegmentHeader};
 use super::read::{SegmentFault, read_frames};
 use crate::buffer::{ENTRY_WORDS, HEADER_WORDS, Loss, SLOT_WORDS, SlotUse, Tag, slots_start};
@@ -9,12 +10,13 @@ use crate::clock::{Anchor, Converter};
 use crate::collector::Collection;
 use crate::encoding::Encoded;
 use crate::live::{JournalKind, LiveHeader, journal_entries};
+use crate::os::folder::Folder;
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, StoredPart};
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
 use kineto_trace::fallible::attempt;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,6 +87,13 @@ pub(super) fn read_header(file: &mut impl Read) -> Result<LiveHeader, SegmentFau
     check_header(&read_words(file, &mut Vec::new(), HEADER_WORDS)?)
 }
 
+/// Reads the start of a file; returns the header, if it is that of a live file, and the bytes.
+pub(super) fn read_start(file: &mut impl Read) -> io::Result<(Option<LiveHeader>, Vec<u8>)> {
+    let mut start = Vec::new();
+    let words = read_words(file, &mut start, HEADER_WORDS)?;
+    Ok((check_header(&words).ok(), start))
+}
+
 fn check_header(words: &[u64]) -> Result<LiveHeader, SegmentFault> {
     match LiveHeader::read(words) {
         Some(Ok(header)) if header.slots <= SLOTS_MAX => Ok(header),
@@ -145,8 +154,9 @@ fn read_moved(folder: &Path, process: u128) -> Option<MovedRecords> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "kseg")).collect();
     files.sort();
-    let last = files.iter().rev().filter(|path| path.is_file()).find_map(|path| {
-        let (mut file, mut header) = (File::open(path).ok()?, Vec::new());
+    let folder = Folder::open(folder).ok()?;
+    let last = files.iter().rev().find_map(|path| {
+        let (mut file, mut header) = (folder.open_entry(path.file_name()?, BYTES_MAX).ok()?, Vec::new());
         file.by_ref().take(SegmentHeader::BYTES as u64).read_to_end(&mut header).ok()?;
         let segment = read_frames(&header, file).ok()?;
         (segment.is_complete && segment.process_uuid() == process).then_some(segment)

@@ -16,6 +16,7 @@ mod read;
 mod write;
 
 use crate::error::{Error, ErrorKind};
+use crate::os::folder::open_entry;
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use crate::trace::Trace;
@@ -121,26 +122,22 @@ impl Trace {
     /// ```
     pub fn read_segment(path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
-        Trace::read_segment_in(path.parent().unwrap_or(Path::new("")), path)
+        let file = File::open(path).map_err(|error| cannot_read(path, error))?;
+        read_open_segment(file, path.parent().unwrap_or(Path::new("")), path)
     }
 
     /// Does the same with one of the [files](Segment::files_in) in a folder of segments, which may have been moved or copied.
     ///
-    /// A live file has what is not in these segments. If the folder has no segments of its process, those count that are where the
+    /// Unlike a path of [`read_segment`](Trace::read_segment), it must be a regular file and no link. A live file has what is not in
+    /// these segments. If the folder has no segments of its process, those count that are where the
     /// process has written them.
     ///
     /// # Errors
     /// Those of [`read_segment`](Trace::read_segment).
     pub fn read_segment_in(folder: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
-        let open = || File::open(path).map_err(|error| cannot_read(path, error));
-        if let Ok(header) = live::read_header(&mut open()?)
-            && folder::is_live_file_in_use(&open()?, &header)
-        {
-            let why = format!("process {} still records into {}; wait for its end", header.process_id, path.display());
-            return Err(Error::new(ErrorKind::AlreadyActive, why));
-        }
-        read::read_segment(open()?, Some(folder.as_ref())).map_err(|fault| fault.into_error(path))
+        let file = open_entry(path, folder::BYTES_MAX).map_err(|error| cannot_read(path, error))?;
+        read_open_segment(file, folder.as_ref(), path)
     }
 
     /// Reads a segment from a reader, such as bytes in memory; `path` names it in errors.
@@ -162,6 +159,17 @@ impl Trace {
     pub fn write_segment(&self, number: u32, out: impl Write) -> io::Result<()> {
         write::write_trace(self, number, out)
     }
+}
+
+/// Reads a segment or a live file; the segments of the latter may lie in the folder `near`.
+fn read_open_segment(mut file: File, near: &Path, path: &Path) -> Result<Segment, Error> {
+    // A pipe is read once.
+    let (header, start) = live::read_start(&mut file).map_err(|error| cannot_read(path, error))?;
+    if let Some(header) = header.filter(|header| folder::is_live_file_in_use(&file, header)) {
+        let why = format!("process {} still records into {}; wait for its end", header.process_id, path.display());
+        return Err(Error::new(ErrorKind::AlreadyActive, why));
+    }
+    read::read_segment(start.as_slice().chain(file), Some(near)).map_err(|fault| fault.into_error(path))
 }
 
 fn cannot_read(path: &Path, error: io::Error) -> Error {

@@ -565,17 +565,18 @@ impl Session {
         let rest = rest.filter(|_| written.is_err());
         let mut left = Vec::new();
         for segment in segments {
-            let is_written = match can_write.then(|| Trace::read_segment(&segment)) {
-                Some(Ok(read)) => {
-                    can_write = write_or_report(&read.trace, read.number());
-                    can_write
-                }
-                Some(Err(error)) => {
-                    diag!(Error, "spill", "a part of the recording has no trace: {error}");
-                    false
-                }
-                None => false,
-            };
+            let is_written =
+                match can_write.then(|| Trace::read_segment_in(segment.parent().unwrap_or(Path::new("")), &segment)) {
+                    Some(Ok(read)) => {
+                        can_write = write_or_report(&read.trace, read.number());
+                        can_write
+                    }
+                    Some(Err(error)) => {
+                        diag!(Error, "spill", "a part of the recording has no trace: {error}");
+                        false
+                    }
+                    None => false,
+                };
             // One that cannot be removed is only a second copy.
             let _ = is_written.then(|| fs::remove_file(&segment));
             left.extend(segment.exists().then_some(segment));
@@ -681,7 +682,7 @@ fn create_private_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a file that only this user may read.
-fn private_file(path: &Path) -> io::Result<File> {
+pub(super) fn private_file(path: &Path) -> io::Result<File> {
     let mut options = fs::OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

@@ -3,12 +3,14 @@
 use crate::error::Error;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
+use crate::os::folder::Folder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use kineto_trace::write::file::{self as plain, Protection, is_temporary_name};
 pub(crate) use kineto_trace::write::file::{FileContent, Format, FormatKind, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
 pub(crate) use kineto_trace::write::file::{file_error, temporary_name};
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -47,23 +49,26 @@ pub(crate) fn protect_files() {
     });
 }
 
+/// The number of entries of a folder that are searched: other users may fill it.
+const ENTRIES_MAX: usize = 10_000;
+
 /// Returns the temporary files in the folder of `target` whose writers ended before they were complete, in any order.
 ///
 /// None is removed: they may hold all that is left of a recording.
 pub(crate) fn abandoned_files(target: &Path) -> Vec<PathBuf> {
     let folder = target.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    // Opening a FIFO, which may be in a shared folder, would wait for its writer.
-    let files = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-    let names = files.map(|entry| entry.file_name());
-    let temporary = names.filter(|name| name.to_str().is_some_and(is_temporary_name)).map(|name| folder.join(name));
+    let (Ok(opened), Ok(entries)) = (Folder::open(folder), fs::read_dir(folder)) else { return Vec::new() };
+    let names = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.file_name());
+    let temporary = names.filter(|name| name.to_str().is_some_and(is_temporary_name));
     // Files of other users cannot be opened.
-    temporary.filter(|path| File::open(path).is_ok_and(|file| file_lock::try_lock(&file))).collect()
+    let is_left = |name: &OsString| opened.open_entry(name, u64::MAX).is_ok_and(|file| file_lock::try_lock(&file));
+    temporary.filter(is_left).map(|name| folder.join(name)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     #[cfg(unix)]

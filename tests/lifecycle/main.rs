@@ -24,6 +24,8 @@ mod faults;
 mod forks;
 #[cfg(unix)]
 mod full_disk;
+#[cfg(target_os = "linux")]
+mod hostile_folders;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod injected;
 #[cfg(target_os = "linux")]
@@ -70,6 +72,8 @@ const SCENARIOS: &[&[Scenario]] = &[
     faults::SCENARIOS,
     forks::SCENARIOS,
     full_disk::SCENARIOS,
+    #[cfg(target_os = "linux")]
+    hostile_folders::SCENARIOS,
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     injected::SCENARIOS,
     #[cfg(target_os = "linux")]
@@ -98,6 +102,8 @@ const TESTS: &[&[Test]] = &[
     faults::TESTS,
     forks::TESTS,
     full_disk::TESTS,
+    #[cfg(target_os = "linux")]
+    hostile_folders::TESTS,
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     injected::TESTS,
     #[cfg(target_os = "linux")]

@@ -95,7 +95,16 @@ fn command(name: &str, env: &[(&str, &str)], folder: &tempfile::TempDir) -> Comm
 
 /// Plays a scenario and runs `meanwhile` with its process.
 pub(crate) fn play_while(name: &str, env: &[(&str, &str)], meanwhile: impl FnOnce(u32, &Path)) -> Played {
-    let folder = tempfile::tempdir().unwrap();
+    play_in(name, env, tempfile::tempdir().unwrap(), meanwhile)
+}
+
+/// Does the same in that folder.
+pub(crate) fn play_in(
+    name: &str,
+    env: &[(&str, &str)],
+    folder: tempfile::TempDir,
+    meanwhile: impl FnOnce(u32, &Path),
+) -> Played {
     // A file, not a pipe: the test must not wait for a child that outlives the program.
     let mut stderr = tempfile::tempfile().unwrap();
     let mut child = command(name, env, &folder).stderr(stderr.try_clone().unwrap()).spawn().unwrap();

@@ -1,6 +1,6 @@
 //! The configuration file: its location and its contents.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -10,13 +10,14 @@ use super::env::Env;
 use super::parse::parse_settings;
 use super::settings::{ParsedSettings, SourceSettings};
 use crate::error::{Error, ErrorKind};
+use crate::os::folder::open_regular;
 use crate::os::process;
 
 /// The default file, as in libkineto.
 pub(in crate::config) const DEFAULT: &str =
     if cfg!(target_os = "linux") { "/etc/libkineto.conf" } else { "libkineto.conf" };
 
-/// The largest accepted file; bounds the time to read a device that is named by mistake.
+/// The largest accepted file.
 const LIMIT: u64 = 1 << 20;
 
 /// The path of the configuration file, and its state at the last check.
@@ -133,10 +134,10 @@ fn prefix_with_path(path: &Path, warnings: impl IntoIterator<Item = String>) -> 
 
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    // Fails for text that is not UTF-8, too.
-    File::open(path)?.take(LIMIT + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LIMIT {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has more than {LIMIT} bytes")));
+    // The usual name for no file.
+    if path != Path::new("/dev/null") {
+        // Fails for text that is not UTF-8, too.
+        open_regular(path, LIMIT)?.take(LIMIT).read_to_string(&mut text)?;
     }
     Ok(text)
 }
@@ -144,6 +145,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     fn read(
         named: Option<&Path>,
@@ -235,6 +237,20 @@ mod tests {
                 read(Some(&path), &Env::default(), Path::new(""), &mut Vec::new()).unwrap_err().kind(),
                 ErrorKind::Io
             );
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn only_regular_files_are_read() {
+        let folder = folder();
+        let read = |path: &Path| read(Some(path), &Env::default(), Path::new(""), &mut Vec::new());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("good", &link).unwrap();
+        assert_eq!(level(&read(&link).unwrap()).as_deref(), Some("7"));
+        assert!(read(Path::new("/dev/null")).unwrap().is_empty());
+        for other in [Path::new("/dev/zero"), folder.path()] {
+            assert!(read(other).unwrap_err().to_string().contains("it is not a regular file"), "{}", other.display());
         }
     }
 

@@ -1,5 +1,6 @@
 //! The live file of a recording: created when it begins, and kept up to date with what only the session knows.
 
+use super::super::spill::private_file;
 use super::{RecordingState, SessionPhase, SessionRecording};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
@@ -11,6 +12,7 @@ use crate::recorder::RecordedPart;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::segment::folder;
 use crate::trace::Trace;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -110,7 +112,8 @@ pub(in crate::session) fn link_live_file(live: &LiveFile, segments: &Path) {
     if !live.is_kept() {
         live.put_value(JournalKind::Segments, (0, 0), &segments.to_owned());
         // Without it, each is found on its own.
-        let _ = std::fs::write(segments.join(folder::LIVE), live.path().as_os_str().as_encoded_bytes());
+        let named = private_file(&segments.join(folder::LIVE));
+        let _ = named.and_then(|mut file| file.write_all(live.path().as_os_str().as_encoded_bytes()));
     }
 }
 

@@ -1,18 +1,14 @@
-//! An open folder: its files are named relative to it, even if a part of its path is replaced.
-#![allow(unsafe_code, reason = "openat, renameat2, linkat and unlinkat have no safe form")]
+//! Files of an open folder that this process creates, renames and removes, even if a part of the folder's path is replaced.
+#![allow(unsafe_code, reason = "renameat2, linkat and unlinkat have no safe form")]
 
-use std::ffi::{CStr, CString, OsStr};
-use std::fs::{File, OpenOptions, Permissions};
+use super::Folder;
+use super::unix::{FOLDER_FLAGS, c_name, check_result, open_at};
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::SystemTime;
-
-/// An open folder. Names are of files directly in it.
-#[derive(Debug)]
-pub(crate) struct Folder(File);
 
 /// The identity of a file: it differs from that of a later file with the same inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +32,6 @@ impl FileId {
 }
 
 impl Folder {
-    /// Opens a folder, which need not be readable.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub(crate) fn open(path: &Path) -> io::Result<Folder> {
-        let flags = libc::O_PATH | libc::O_DIRECTORY;
-        OpenOptions::new().read(true).custom_flags(flags).open(path).map(Folder)
-    }
-
     /// Returns whether it is `other` or below it now.
     ///
     /// # Errors
@@ -58,7 +45,7 @@ impl Folder {
             if id == wanted {
                 return Ok(true);
             }
-            let parent = open_at(&current, c"..", libc::O_PATH | libc::O_DIRECTORY, 0)?;
+            let parent = open_at(&current, c"..", FOLDER_FLAGS, 0)?;
             // The root is its own parent.
             if FileId::from_file(&parent)? == id {
                 return Ok(false);
@@ -161,28 +148,6 @@ impl Folder {
 /// Returns whether a rename failed because its flags are not supported.
 fn is_unsupported(why: &io::Error) -> bool {
     matches!(why.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
-}
-
-fn open_at(folder: &File, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> io::Result<File> {
-    let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    // SAFETY: the descriptor is open, and the name is a C string.
-    let file = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, mode) };
-    check_result(file)?;
-    // SAFETY: the call above has opened the descriptor, and nothing else owns it.
-    Ok(unsafe { File::from_raw_fd(file) })
-}
-
-fn check_result(result: libc::c_int) -> io::Result<()> {
-    if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Returns a file's name as a C string; refuses one that would lead out of the folder.
-fn c_name(name: &OsStr) -> io::Result<CString> {
-    let bytes = name.as_bytes();
-    if bytes.contains(&b'/') || [&b""[..], b".", b".."].contains(&bytes) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    Ok(CString::new(bytes)?)
 }
 
 #[cfg(all(test, not(miri)))]
