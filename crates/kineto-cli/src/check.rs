@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
 /// Returns a line for the trace, and one or more for each rule.
 fn format_text(path: &Path, report: &CheckReport) -> String {
     let rules = count_with_noun(report.outcomes().len() as u64, "rule");
-    format!("{}: {} of {rules} failed\n{report}", path.display(), report.failures().count())
+    format!("{}: {} of {rules} failed\n{report}", crate::shown(path), report.failures().count())
 }
 
 fn format_json(path: &Path, report: &CheckReport) -> String {

@@ -1,10 +1,10 @@
 //! `kineto diff`: prints what changed between two traces, or two sets of traces.
 
-use crate::trace_file::{EventSelection, for_each_trace, trace_files};
+use crate::trace_file::{EventSelection, TraceFile, for_each_trace, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{DiffOptions, TraceProfile};
 use std::io::{self, IsTerminal as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Prints what changed between two traces, or two sets of them: slower, faster, new, gone and moved operations and kernels.
@@ -94,7 +94,7 @@ fn read_sides(a: &[PathBuf], b: &[PathBuf], part: &EventSelection) -> Option<(Ve
     let (a, b) = (files(a), files(b));
     let traces = [a.as_slice(), b.as_slice()].concat();
     let (mut profiles, mut is_complete) = (Vec::new(), true);
-    let read = |path: &Path| part.read_events(path).map(|events| events.profile());
+    let read = |trace: &TraceFile| part.read_events(trace).map(|events| events.profile());
     for_each_trace(&traces, read, |_, profile| match profile {
         Ok(profile) => {
             profiles.push(profile);

@@ -12,6 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use tracing_kineto::open_entry;
 
 /// A process that takes requests.
 #[derive(Debug)]
@@ -134,16 +135,13 @@ impl Listener {
     }
 
     /// Opens a regular file of the process's user.
-    ///
-    /// Another user may have put a device or a pipe into the folder, so the type is checked before the file is opened
-    /// for reading.
     fn open_file(&self, end: &str) -> io::Result<File> {
-        let found = open_path(&self.file_path(end), OFlags::NOFOLLOW)?;
-        let metadata = found.metadata()?;
-        if !metadata.is_file() || metadata.uid() != self.user {
-            return Err(io::Error::other("not a regular file of the process's user"));
+        const BYTES_MAX: u64 = 1 << 20;
+        let file = open_entry(self.file_path(end), BYTES_MAX)?;
+        if file.metadata()?.uid() != self.user {
+            return Err(io::Error::other("not a file of the process's user"));
         }
-        File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+        Ok(file)
     }
 }
 

@@ -28,8 +28,10 @@ mod validate;
 mod view;
 
 use clap::{Parser, Subcommand};
+use kineto_trace::text::escaped;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -114,8 +116,14 @@ fn write_output(text: &str) -> bool {
     false
 }
 
-/// Writes an error to the standard error stream; returns the exit status.
+/// Returns a path for a line of output: other users choose the names in their folders.
+fn shown(path: &Path) -> String {
+    escaped(&path.display().to_string())
+}
+
+/// Writes an error to the standard error stream, with escapes for what would act on a terminal; returns the exit status.
 fn print_error(error: &dyn Display) -> ExitCode {
-    let _ = std::io::stderr().lock().write_all(format!("{error}\n").as_bytes());
+    let lines: String = error.to_string().lines().map(|line| escaped(line) + "\n").collect();
+    let _ = std::io::stderr().lock().write_all(lines.as_bytes());
     ExitCode::FAILURE
 }

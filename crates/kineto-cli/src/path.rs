@@ -1,6 +1,6 @@
 //! `kineto path`: prints the critical path of a trace, piece by piece.
 
-use crate::trace_file::read_events;
+use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::Events;
 use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace};
@@ -41,7 +41,7 @@ pub(crate) struct PathArguments {
 
 /// Prints the path.
 pub(crate) fn run(arguments: &PathArguments) -> ExitCode {
-    let events = match read_events(&arguments.trace, arguments.partial) {
+    let events = match read_events(&TraceFile::named(&arguments.trace), arguments.partial) {
         Ok(events) => events,
         Err(error) => return print_error(&error),
     };

@@ -1,6 +1,6 @@
 //! `kineto record`: records a program, and prints where its time went.
 
-use crate::trace_file::read_events;
+use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_text};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -82,13 +82,13 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitCode, String> {
 /// Prints the summary of a trace and how to open it.
 fn print_summary(output: &Path, quiet: bool) {
     if quiet {
-        return print_text(&format!("{}\n", output.display()));
+        return print_text(&format!("{}\n", crate::shown(output)));
     }
-    match read_events(output, false) {
+    match read_events(&TraceFile::named(output), false) {
         Ok(events) => {
             let summary = events.summary();
             let screen = summary.screen().color(io::stdout().is_terminal());
-            print_text(&format!("{}\n{screen}\nOpen it: kineto view {}\n", output.display(), output.display()));
+            print_text(&format!("{}\n{screen}\nOpen it: kineto view {}\n", crate::shown(output), crate::shown(output)));
         }
         Err(error) => drop(print_error(&error)),
     }

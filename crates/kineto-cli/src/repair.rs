@@ -80,12 +80,12 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
     let events = count_with_noun(events as u64, "event");
     Ok(match repair {
         None => match complete_name(trace) {
-            Some(name) => format!("{}: whole, {events}; rename it to {name}", trace.display()),
-            None => format!("{}: whole, {events}", trace.display()),
+            Some(name) => format!("{}: whole, {events}; rename it to {name}", crate::shown(trace)),
+            None => format!("{}: whole, {events}", crate::shown(trace)),
         },
         Some(repair) => {
             let dropped = count_with_noun(repair.dropped_bytes, "byte");
-            format!("{}: {events}; dropped {dropped} at the end", output.display())
+            format!("{}: {events}; dropped {dropped} at the end", crate::shown(output))
         }
     })
 }
@@ -95,7 +95,7 @@ fn repair_segment(segment: Result<Segment, Error>, output: &Path) -> Result<Stri
     let segment = segment?;
     segment.trace.save(output)?;
     let events = count_with_noun(Events::read(output)?.len() as u64, "event");
-    Ok(format!("{}: {events}; the segment is {segment}", output.display()))
+    Ok(format!("{}: {events}; the segment is {segment}", crate::shown(output)))
 }
 
 /// Returns the number in the name of a segment.

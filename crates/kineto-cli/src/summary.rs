@@ -1,6 +1,6 @@
 //! `kineto summary`: prints where the time of traces went.
 
-use crate::trace_file::{EventSelection, for_each_trace, trace_files};
+use crate::trace_file::{EventSelection, TraceFile, for_each_trace, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::Summary;
 use serde_json::json;
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let mut lines = Vec::new();
     let traces: Vec<_> = arguments.traces.iter().flat_map(|path| trace_files(path)).collect();
     let is_data = arguments.json || arguments.csv;
-    let summarize = |path: &Path| arguments.part.read_events(path).map(|events| events.summary());
+    let summarize = |trace: &TraceFile| arguments.part.read_events(trace).map(|events| events.summary());
     for_each_trace(&traces, summarize, |path, summary| match summary {
         Ok(summary) => {
             if summary.slices == 0 {
@@ -77,7 +77,7 @@ fn format_summary(path: &Path, summary: &Summary, is_first: bool, arguments: &Su
         return if arguments.findings { findings_json(path, summary) } else { summary.to_json() } + "\n";
     }
     let screen = summary.screen().rows(arguments.rows).brief(arguments.findings);
-    format!("{}\n{}", path.display(), screen.color(io::stdout().is_terminal()))
+    format!("{}\n{}", crate::shown(path), screen.color(io::stdout().is_terminal()))
 }
 
 /// Returns the findings as a JSON object; times are microseconds.
@@ -112,8 +112,7 @@ impl RankLine {
             [found.busy_ns, found.compute_ns, found.exposed_communication_ns]
                 .map(|ns| ns_to_micros(ns) * 100.0 / ns_to_micros(found.window_ns.max(1)))
         });
-        let name =
-            path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        let name = crate::shown(path.file_name().map_or(path, Path::new));
         RankLine { name, rank: summary.rank, span_ns: summary.span_ns, shares }
     }
 }

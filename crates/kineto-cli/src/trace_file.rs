@@ -3,14 +3,38 @@
 use kineto_trace::Error;
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{EventFilter, Events, ReadOptions};
+use kineto_trace::text::escaped;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// A trace that the user has named, or one of a folder that the user has named.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceFile {
+    path: PathBuf,
+    /// Whether a folder had it: another user may have put a link or a pipe there.
+    is_found: bool,
+}
+
+impl TraceFile {
+    pub(crate) fn named(path: &Path) -> TraceFile {
+        TraceFile { path: path.to_owned(), is_found: false }
+    }
+}
+
+impl Deref for TraceFile {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
 
 /// The arguments of commands that read one trace.
 #[derive(clap::Args, Debug)]
@@ -51,14 +75,14 @@ pub(crate) struct EventSelection {
 impl TraceInput {
     /// Reads the trace.
     pub(crate) fn read_events(&self) -> Result<Events, Error> {
-        self.part.read_events(&self.trace)
+        self.part.read_events(&TraceFile::named(&self.trace))
     }
 }
 
 impl EventSelection {
     /// Reads the part of a trace; `-` is the standard input.
-    pub(crate) fn read_events(&self, path: &Path) -> Result<Events, Error> {
-        let events = read_events(path, self.partial)?;
+    pub(crate) fn read_events(&self, trace: &TraceFile) -> Result<Events, Error> {
+        let events = read_events(trace, self.partial)?;
         let filter = self.event_filter(events.window().0);
         events.filtered(&filter)
     }
@@ -109,18 +133,27 @@ fn add_millis(start: Timestamp, ms: f64) -> Timestamp {
 ///
 /// # Errors
 /// If it cannot be read. A folder has no traces then.
-pub(crate) fn read_events(path: &Path, partial: bool) -> Result<Events, Error> {
-    if path.is_dir() {
+pub(crate) fn read_events(trace: &TraceFile, partial: bool) -> Result<Events, Error> {
+    /// The limit of a file that is read to its end.
+    const BYTES_MAX: u64 = 1 << 40;
+    let path = &trace.path;
+    if !trace.is_found && path.is_dir() {
         let why = io::Error::other("the folder has no trace (*.json, *.pftrace, each also with .gz)");
         return Err(Error::from_io("read", path, why, "write one there, or name a subfolder: these are not read"));
     }
     let is_shown = io::stderr().is_terminal();
     let mut options = ReadOptions::new().partial(partial);
     if is_shown {
-        let (name, begun) = (path.display().to_string(), Instant::now());
+        let (name, begun) = (escaped(&path.display().to_string()), Instant::now());
         options = options.on_progress(move |bytes| show_progress(&name, bytes, begun.elapsed()));
     }
-    let events = if path.as_os_str() == "-" { options.from_reader(io::stdin().lock()) } else { options.read(path) };
+    let events = match trace.is_found {
+        true => tracing_kineto::open_entry(path, BYTES_MAX)
+            .map_err(|why| Error::from_io("read", path, why, "name it, if you trust it"))
+            .and_then(|file| options.read_file(file, path)),
+        false if path.as_os_str() == "-" => options.from_reader(io::stdin().lock()),
+        false => options.read(path),
+    };
     if is_shown {
         erase_line();
     }
@@ -131,7 +164,7 @@ pub(crate) fn read_events(path: &Path, partial: bool) -> Result<Events, Error> {
 /// path, returns the path.
 ///
 /// A folder without traces is returned itself: reading it gives the error.
-pub(crate) fn trace_files(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn trace_files(path: &Path) -> Vec<TraceFile> {
     let is_trace = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -140,7 +173,10 @@ pub(crate) fn trace_files(path: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<_> = entries.filter(|path| is_trace(path) && !path.is_dir()).collect();
     files.sort_by_cached_key(|path| (numbers_apart(&path.to_string_lossy()), path.clone()));
-    if files.is_empty() { vec![path.to_owned()] } else { files }
+    if files.is_empty() {
+        return vec![TraceFile::named(path)];
+    }
+    files.into_iter().map(|path| TraceFile { path, is_found: true }).collect()
 }
 
 /// Splits a name into texts, each with the number that follows it, so that names compare by numbers: its digits and how many they are.
@@ -160,8 +196,8 @@ fn numbers_apart(name: &str) -> Vec<(String, usize, String)> {
 
 /// Reads traces on all cores, and calls `each` with the results in the order of the traces.
 pub(crate) fn for_each_trace<T: Send>(
-    traces: &[PathBuf],
-    read: impl Fn(&Path) -> T + Sync,
+    traces: &[TraceFile],
+    read: impl Fn(&TraceFile) -> T + Sync,
     mut each: impl FnMut(&Path, T),
 ) {
     let next = AtomicUsize::new(0);
@@ -191,7 +227,7 @@ pub(crate) fn for_each_trace<T: Send>(
         for (index, result) in results {
             early.insert(index, result);
             while let Some((path, result)) =
-                paths.peek().and_then(|(index, path)| Some((path.as_path(), early.remove(index)?)))
+                paths.peek().and_then(|(index, path)| Some((&***path, early.remove(index)?)))
             {
                 each(path, result);
                 paths.next();

@@ -45,9 +45,9 @@ fn format_report(path: &Path, events: &Events) -> String {
         broken.extend(name_fault(path));
     }
     if broken.is_empty() {
-        return format!("{}: no problem in {}", path.display(), count_with_noun(events.len() as u64, "event"));
+        return format!("{}: no problem in {}", crate::shown(path), count_with_noun(events.len() as u64, "event"));
     }
-    format!("{}:\n{}", path.display(), broken.join("\n"))
+    format!("{}:\n{}", crate::shown(path), broken.join("\n"))
 }
 
 fn format_rule(events: &Events, rule: &BrokenRule) -> String {

@@ -3,12 +3,13 @@
 mod data;
 mod page;
 
-use crate::trace_file::{EventSelection, trace_files};
+use crate::trace_file::{EventSelection, TraceFile, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{Diff, Events, TraceProfile};
+use kineto_trace::write::file::temporary_name;
 use std::cmp::Reverse;
 use std::fs::{self, File};
-use std::io::{self, Error, ErrorKind, Read as _};
+use std::io::{self, Error, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
         print_error(&"error: --diff compares two traces or folders; name both");
         return ExitCode::from(WRONG_ARGUMENTS);
     }
-    let sides: Vec<Vec<PathBuf>> = arguments.traces.iter().map(|path| trace_files(path)).collect();
+    let sides: Vec<Vec<TraceFile>> = arguments.traces.iter().map(|path| trace_files(path)).collect();
     let traces = sides.concat();
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&traces));
     let is_piped = output.as_os_str() == "-";
@@ -78,7 +79,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
     }
     match write_file(&output, &page) {
         Ok(()) => {
-            print_text(&format!("{}: {}\n", output.display(), format_size(page.len())));
+            print_text(&format!("{}: {}\n", crate::shown(&output), format_size(page.len())));
             status
         }
         Err(error) => print_error(&format_args!("cannot write {}: {error}", output.display())),
@@ -98,7 +99,7 @@ struct PageData {
 /// The part of a page on one trace.
 #[derive(Debug)]
 struct TraceSection {
-    path: PathBuf,
+    path: TraceFile,
     side: usize,
     span_ns: u64,
     has_details: bool,
@@ -108,7 +109,7 @@ struct TraceSection {
 
 impl PageData {
     /// Reads the traces, one by one. Prints the errors of those that cannot be read.
-    fn read(arguments: &ReportArguments, sides: &[Vec<PathBuf>], traces: usize) -> PageData {
+    fn read(arguments: &ReportArguments, sides: &[Vec<TraceFile>], traces: usize) -> PageData {
         /// With more traces, only the first half of this number has details, and the longest; the list of all has half of the data.
         const MAX_DETAILED: usize = 60;
 
@@ -174,7 +175,7 @@ impl TraceSection {
     /// Makes the data of a trace, with details of at most `budget` bytes if there is one and they fit.
     fn new(
         arguments: &ReportArguments,
-        path: &Path,
+        path: &TraceFile,
         side: usize,
         events: &Events,
         budget: Option<usize>,
@@ -187,7 +188,7 @@ impl TraceSection {
         }
         let details = budget.and_then(|budget| data::trace_data(path, events, (name, &part), budget));
         TraceSection {
-            path: path.to_owned(),
+            path: path.clone(),
             side,
             span_ns: range.end.since(range.start),
             has_details: details.is_some(),
@@ -197,7 +198,7 @@ impl TraceSection {
 }
 
 /// Returns the trace's path with `.html` for its extensions; for several traces, `report.html`.
-fn default_output(traces: &[PathBuf]) -> PathBuf {
+fn default_output(traces: &[TraceFile]) -> PathBuf {
     const EXTENSIONS: [&str; 6] = [".gz", ".json", ".trace", ".pt", ".pftrace", ".perfetto-trace"];
 
     match traces {
@@ -214,7 +215,7 @@ fn default_output(traces: &[PathBuf]) -> PathBuf {
 }
 
 /// Fails if the output is a trace, or any other existing file that is not a page of this command.
-fn check_output(output: &Path, traces: &[PathBuf]) -> io::Result<()> {
+fn check_output(output: &Path, traces: &[TraceFile]) -> io::Result<()> {
     /// The page's mark is in its first bytes.
     const START_BYTES: u64 = 1024;
 
@@ -241,8 +242,9 @@ fn write_file(output: &Path, page: &str) -> io::Result<()> {
     // A link stays a link: its target is replaced.
     let target = fs::canonicalize(output).unwrap_or_else(|_| output.to_owned());
     // The name of the output may already be as long as the file system allows.
-    let partial = target.with_file_name(format!(".kineto-report.{}.tmp", std::process::id()));
-    let written = fs::write(&partial, page).and_then(|()| fs::rename(&partial, &target));
+    let partial = temporary_name(&target.with_file_name("report"))?;
+    let mut file = File::create_new(&partial)?;
+    let written = file.write_all(page.as_bytes()).and_then(|()| fs::rename(&partial, &target));
     if written.is_err() {
         let _ = fs::remove_file(&partial);
     }

@@ -36,11 +36,16 @@ pub(super) fn find_live_files(target: &str) -> Result<Vec<PathBuf>, String> {
     };
     let mut files: Vec<_> = files
         .into_iter()
-        .filter(|path| path.extension().is_some_and(|end| end == EXTENSION) && path.is_file())
+        .filter(|path| path.extension().is_some_and(|end| end == EXTENSION) && is_regular(path))
         .collect();
     files.sort();
     files.dedup();
     if files.is_empty() { Err(format!("{whose} has no live file; {ADVICE}")) } else { Ok(files) }
+}
+
+/// Returns whether that is a file, and no link.
+fn is_regular(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 
 /// Returns the paths of mapped files, seen from the root of their process; removed files are left out.

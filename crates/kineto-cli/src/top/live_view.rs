@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use tracing_kineto::Trace;
+use tracing_kineto::{Trace, open_entry};
 
 /// The newest records of a recording that may still run.
 pub(super) struct LiveView {
@@ -62,11 +62,12 @@ impl LiveView {
     pub(super) fn read(path: &Path, seconds: f64) -> Result<LiveView, String> {
         /// The program may replace the tables of the file while they are read.
         const TRIES: usize = 3;
+        const BYTES_MAX: u64 = 1 << 40;
 
         let begun = Instant::now();
         let mut last_error = String::new();
         for _ in 0..TRIES {
-            let file = File::open(path)
+            let file = open_entry(path, BYTES_MAX)
                 .map_err(|why| format!("cannot open it: {why}; run this command as its user or as root"))?;
             let memory =
                 FileMemory::of(&file).map_err(|why| format!("cannot read its size: {why}; check its file system"))?;
@@ -146,7 +147,7 @@ impl LiveView {
             self.open_spans,
             self.read_in.as_secs_f64() * 1e3
         );
-        text += &format!("{}\n", printable(&self.path.display().to_string()));
+        text += &format!("{}\n", crate::shown(&self.path));
         if self.is_left {
             let process = self.process;
             text +=

@@ -5,6 +5,8 @@ mod averages;
 mod check;
 mod convert;
 mod diff;
+#[cfg(unix)]
+mod hostile;
 mod path;
 mod repair;
 mod report;

@@ -122,6 +122,15 @@ impl ReadOptions {
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Events, Error> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|error| Error::from_io("open", path, error, "name a trace file"))?;
+        self.read_file(file, path)
+    }
+
+    /// Reads an open trace file; `path` names it in errors.
+    ///
+    /// # Errors
+    /// Those of [`Events::read`].
+    pub fn read_file(&self, file: File, path: impl AsRef<Path>) -> Result<Events, Error> {
+        let path = path.as_ref();
         let text = unpack_reader(file).map_err(|error| error.with_path(path))?;
         // Only decompression is worth a thread of its own.
         let events = match text {
