@@ -8,7 +8,7 @@ use crate::handler::numbered_path;
 use crate::os::file_lock;
 use crate::os::folder::{FileId, Folder};
 use crate::session::{KeptFiles, remove_old_file};
-use crate::write::file::{Contents, Destination, Format, file_error, temporary_name};
+use crate::write::file::{Contents, Destination, Format, file_error, temporary_name, unfinished_name};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -166,11 +166,15 @@ struct Temporary<'f> {
 
 impl<'f> Temporary<'f> {
     fn create(folder: &'f Folder, path: &Path, mode: u32) -> io::Result<Temporary<'f>> {
-        let name = temporary_name(path)?.file_name().unwrap_or_default().to_owned();
-        let file = folder.create(&name, mode)?;
+        let created = temporary_name(path)?;
+        let file = folder.create(file_name(&created)?, mode)?;
+        let mut temporary = Temporary { folder, name: file_name(&created)?.to_owned(), file };
         // The lock shows other processes that the file is being written; the write works without it.
-        file_lock::try_lock(&file);
-        Ok(Temporary { folder, name, file })
+        file_lock::try_lock(&temporary.file);
+        let unfinished = unfinished_name(&created);
+        folder.rename_new(&temporary.name, file_name(&unfinished)?)?;
+        temporary.name = file_name(&unfinished)?.to_owned();
+        Ok(temporary)
     }
 }
 

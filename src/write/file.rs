@@ -5,10 +5,10 @@ use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
 use crate::os::folder::Folder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
-use kineto_trace::write::file::{self as plain, Protection, is_temporary_name};
+use kineto_trace::write::file::{self as plain, Protection, is_unfinished_name};
 pub(crate) use kineto_trace::write::file::{FileContent, Format, FormatKind, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
-pub(crate) use kineto_trace::write::file::{file_error, temporary_name};
+pub(crate) use kineto_trace::write::file::{file_error, temporary_name, unfinished_name};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -59,7 +59,7 @@ pub(crate) fn abandoned_files(target: &Path) -> Vec<PathBuf> {
     let folder = target.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let (Ok(opened), Ok(entries)) = (Folder::open(folder), fs::read_dir(folder)) else { return Vec::new() };
     let names = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.file_name());
-    let temporary = names.filter(|name| name.to_str().is_some_and(is_temporary_name));
+    let temporary = names.filter(|name| name.to_str().is_some_and(is_unfinished_name));
     // Files of other users cannot be opened.
     let is_left = |name: &OsString| opened.open_entry(name, u64::MAX).is_ok_and(|file| file_lock::try_lock(&file));
     temporary.filter(is_left).map(|name| folder.join(name)).collect()
@@ -76,12 +76,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         let create = || {
-            let path = temporary_name(&path).unwrap();
+            let path = unfinished_name(&temporary_name(&path).unwrap());
             (path.clone(), File::create(path).unwrap())
         };
         let ((held, writer), (left, _)) = (create(), create());
         assert!(file_lock::try_lock(&writer));
-        for other in ["a.tmp", "a.json.1-2-3.tmp", "a.json.x-2-0123456789abcdef.tmp", "b.json"] {
+        for other in [
+            "a.json.1-2-0123456789abcdef.part",
+            "a.tmp",
+            "a.json.1-2-3.tmp",
+            "a.json.x-2-0123456789abcdef.tmp",
+            "b.json",
+        ] {
             fs::write(folder.path().join(other), "").unwrap();
         }
         assert_eq!(abandoned_files(&path), std::slice::from_ref(&left));

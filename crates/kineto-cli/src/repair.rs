@@ -3,7 +3,7 @@
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{self, Events};
 use kineto_trace::text::count_with_noun;
-use kineto_trace::write::file::{is_temporary_name, stem_and_end};
+use kineto_trace::write::file::{is_unfinished_name, stem_and_end};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -106,7 +106,7 @@ fn part_number(segment: &Path) -> Option<u64> {
 
 /// Returns the name that a file would have got when it was complete; `None` if that is not a temporary file.
 fn complete_name(trace: &Path) -> Option<&str> {
-    let name = trace.file_name()?.to_str().filter(|name| is_temporary_name(name))?;
+    let name = trace.file_name()?.to_str().filter(|name| is_unfinished_name(name))?;
     Some(name.strip_suffix(".tmp")?.rsplit_once('.')?.0)
 }
 

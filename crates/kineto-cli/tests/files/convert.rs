@@ -74,3 +74,23 @@ fn conversion_that_fails_leaves_no_file() {
     let (_, errors, status) = run(&["convert", whole.to_str().unwrap(), "-o", "/no/such/folder/a.csv"]);
     assert!(status == Some(1) && errors.contains("/no/such/folder/a.csv"), "{errors}");
 }
+
+/// A program that is started in the folder names unfinished traces, which are those of programs.
+#[test]
+#[cfg(target_os = "linux")]
+fn killed_conversion_leaves_no_unfinished_trace() {
+    let (folder, whole, _) = traces();
+    let output = folder.path().join("out.json");
+    let event = r#",{"ph":"X","cat":"cpu_op","name":"train","pid":1,"tid":1,"ts":9,"dur":4}"#;
+    let trace = super::TRACE.replace("\n]}", &format!("{}]}}", event.repeat(1000)));
+    std::fs::write(&whole, trace).unwrap();
+    // A file beyond the limit ends the command by a signal.
+    let script = "ulimit -c 0; ulimit -f 8; exec \"$0\" convert \"$1\" -o \"$2\"";
+    let mut shell = std::process::Command::new("sh");
+    let killed = shell.args(["-c", script, env!("CARGO_BIN_EXE_kineto")]).args([&whole, &output]).output().unwrap();
+    assert!(std::os::unix::process::ExitStatusExt::signal(&killed.status).is_some(), "{killed:?}");
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = names.filter_map(|name| name.into_string().ok()).filter(|name| name.contains("out.")).collect();
+    assert!(left.len() == 1 && left[0].ends_with(".part"), "{left:?}");
+    assert!(!kineto_trace::write::file::is_unfinished_name(&left[0]));
+}

@@ -16,7 +16,8 @@ use crate::error::{Error, ErrorKind};
 pub struct Protection {
     /// Called on each thread that formats, compresses or writes, before its first byte; the value is dropped there after the last.
     pub begin: fn() -> Box<dyn Any>,
-    /// Called with each temporary file right after its creation.
+    /// Called with each temporary file right after its creation, before it gets the name of an
+    /// [unfinished trace](is_unfinished_name).
     pub created: fn(&File),
 }
 
@@ -34,8 +35,8 @@ pub(super) fn begin_protection() -> Option<Box<dyn Any>> {
 
 /// Writes a file that appears at `path` only when it is complete.
 ///
-/// `write` fills a temporary file in the same folder, named `<name>.<pid>-<number>-<random>.tmp`. It is created
-/// exclusively, with default permissions, and then renamed. An existing file is replaced atomically. A symbolic link is
+/// `write` fills a temporary file in the same folder, named `<name>.<pid>-<number>-<random>.part`; with a
+/// [`Protection`], `.tmp`. It is created exclusively, with default permissions, and then renamed. An existing file is replaced atomically. A symbolic link is
 /// itself replaced and never followed, so other users of a shared folder cannot redirect the write.
 ///
 /// Character devices and `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` are written to directly. The file extension
@@ -217,12 +218,18 @@ pub fn temporary_name(target: &Path) -> io::Result<PathBuf> {
     let mut temporary = if name.len() <= LONGEST { name.to_owned() } else { OsString::from("trace") };
     // WebAssembly has no processes.
     let process = if cfg!(target_family = "wasm") { 0 } else { std::process::id() };
-    temporary.push(format!(".{process}-{number}-{random:016x}.tmp"));
+    temporary.push(format!(".{process}-{number}-{random:016x}.part"));
     Ok(target.with_file_name(temporary))
 }
 
-/// Returns whether a name is one that [`temporary_name`] could return.
-pub fn is_temporary_name(name: &str) -> bool {
+/// Returns the name of an unfinished trace for a [`temporary_name`]. A file has it only while its writer holds the file's lock, or
+/// after the writer was killed.
+pub fn unfinished_name(temporary: &Path) -> PathBuf {
+    temporary.with_extension("tmp")
+}
+
+/// Returns whether a name is one that [`unfinished_name`] could return.
+pub fn is_unfinished_name(name: &str) -> bool {
     let Some((_, end)) = name.strip_suffix(".tmp").and_then(|name| name.rsplit_once('.')) else { return false };
     let parts: Vec<_> = end.split('-').collect();
     matches!(parts[..], [process, number, random]
@@ -245,9 +252,12 @@ impl TemporaryFile {
                 Err(error) if error.kind() == Io::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(file) => {
-                    let temporary = TemporaryFile { path, renamed: false };
+                    let mut temporary = TemporaryFile { path, renamed: false };
                     if let Some(protection) = PROTECTION.get() {
                         (protection.created)(&file);
+                        let unfinished = unfinished_name(&temporary.path);
+                        fs::rename(&temporary.path, &unfinished)?;
+                        temporary.path = unfinished;
                     }
                     return Ok((temporary, file));
                 }
@@ -356,7 +366,7 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), b"old");
             let names = names(folder.path());
             assert_eq!(names.len(), 2);
-            assert!(names[1].starts_with("a.pt.trace.json.") && names[1].ends_with(".tmp"), "{names:?}");
+            assert!(names[1].starts_with("a.pt.trace.json.") && names[1].ends_with(".part"), "{names:?}");
             Ok(())
         })
         .unwrap();
