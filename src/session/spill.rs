@@ -444,6 +444,7 @@ impl SpilledRecording {
         }
         let path = session.segment_folder()?;
         let failed = |error: io::Error| format!("cannot create {}: {error}; set SPILL_DIR to a folder", path.display());
+        let _limit = FileLimitGuard::new();
         create_private_folder(&path).map_err(failed)?;
         let lock = private_file(&path.join(LOCK)).and_then(|mut lock| {
             // Without file locks, other processes cannot see it.

@@ -34,6 +34,8 @@ mod live;
 mod live_exit;
 #[cfg(all(target_os = "linux", feature = "cuda"))]
 mod live_gpu;
+#[cfg(target_os = "linux")]
+mod live_limits;
 #[cfg(unix)]
 mod play;
 #[cfg(all(target_os = "linux", feature = "plugins"))]
@@ -85,6 +87,8 @@ const SCENARIOS: &[&[Scenario]] = &[
     #[cfg(all(target_os = "linux", feature = "plugins"))]
     privileged::SCENARIOS,
     #[cfg(target_os = "linux")]
+    live_limits::SCENARIOS,
+    #[cfg(target_os = "linux")]
     sandbox::SCENARIOS,
     schedules::SCENARIOS,
     signals::SCENARIOS,
@@ -114,6 +118,8 @@ const TESTS: &[&[Test]] = &[
     live_gpu::TESTS,
     #[cfg(all(target_os = "linux", feature = "plugins"))]
     privileged::TESTS,
+    #[cfg(target_os = "linux")]
+    live_limits::TESTS,
     #[cfg(target_os = "linux")]
     sandbox::TESTS,
     schedules::TESTS,

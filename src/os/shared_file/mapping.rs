@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "mmap, fallocate and statfs have no safe form")]
 
 use super::{SharedFile, Unusable};
+use crate::os::file_limit::FileLimitGuard;
 use crate::os::{file_lock, fork};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -28,6 +29,7 @@ fn create_file(path: &Path, bytes: u64) -> Result<File, Unusable> {
     }
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(path)?;
+    let _limit = FileLimitGuard::new();
     let fitted = file.set_len(bytes);
     if let Err(error) = fitted {
         let _ = fs::remove_file(path);

@@ -121,6 +121,10 @@ fn report_unusable(folder: &Path, why: &Unusable, needed: u64) {
     let folder = folder.display();
     let (needed, mebibytes) = (needed.div_ceil(1 << 20), |bytes: u64| bytes >> 20);
     let why = match why {
+        Unusable::Io(error) if error.kind() == std::io::ErrorKind::FileTooLarge => format!(
+            "cannot create a file of {needed} MiB in {folder}: {error}; raise the limit on file sizes (ulimit -f), or lower \
+             BUFFER_LIMIT_MB"
+        ),
         Unusable::Io(error) => {
             format!("cannot create a file in {folder}: {error}; set SHM_DIR to a folder that you may write")
         }
