@@ -118,7 +118,7 @@ impl<'e> AveragesBuilder<'e> {
     }
 
     /// Computes the averages from the events' relations.
-    pub(crate) fn compute_with(self, nesting: &Nesting, attribution: &Attribution) -> KeyAverages {
+    pub(crate) fn compute_with(self, nesting: &Nesting, attribution: &Attribution<'_>) -> KeyAverages {
         let events = self.events;
         let is_selected = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
         let forest =

@@ -8,15 +8,15 @@ use crate::hash::HashMap;
 /// Finds the node of a forest that device work counts for.
 #[derive(Debug)]
 pub(super) struct WorkNodes<'t> {
-    pub(super) attribution: &'t Attribution,
+    pub(super) attribution: &'t Attribution<'t>,
     pub(super) nesting: &'t Nesting,
     pub(super) forest: &'t Forest,
 }
 
-impl WorkNodes<'_> {
+impl<'t> WorkNodes<'t> {
     /// Returns the node of the work's operation; if that is not in the forest, of the closest enclosing operation that is.
-    pub(super) fn op_node<'e>(&self, work: Event<'e>) -> Option<usize> {
-        let around = |op: &Event<'e>| self.nesting.parent(*op);
+    pub(super) fn op_node(&self, work: Event<'_>) -> Option<usize> {
+        let around = |op: &Event<'t>| self.nesting.parent(*op);
         let mut ops = std::iter::successors(self.attribution.op(work), around).filter(Event::is_op);
         ops.find_map(|op| self.forest.node_of(op.index()))
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 pub(super) struct CheckContext<'e> {
     pub(super) events: &'e Events,
-    attribution: OnceCell<Attribution>,
+    attribution: OnceCell<Attribution<'e>>,
     devices: OnceCell<Devices<'e>>,
     tree: OnceCell<EventTree<'e>>,
     busy: OnceCell<CoveredTime>,
@@ -31,7 +31,7 @@ impl<'e> CheckContext<'e> {
         }
     }
 
-    fn attribution(&self) -> &Attribution {
+    fn attribution(&self) -> &Attribution<'e> {
         self.attribution.get_or_init(|| Attribution::new(self.events, &Nesting::new(self.events)))
     }
 

@@ -47,7 +47,7 @@ impl Outline {
         events: &Events,
         forest: &Forest,
         devices: &Devices<'_>,
-        attribution: &Attribution,
+        attribution: &Attribution<'_>,
     ) -> Outline {
         let window = median_window(&profiler.windows).unwrap_or(events.slice_range());
         let mut threads: HashMap<usize, usize> = HashMap::default();

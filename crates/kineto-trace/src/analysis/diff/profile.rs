@@ -287,7 +287,7 @@ impl Profiler {
         }
     }
 
-    fn add_device(&mut self, events: &Events, devices: &Devices<'_>, attribution: &Attribution) {
+    fn add_device(&mut self, events: &Events, devices: &Devices<'_>, attribution: &Attribution<'_>) {
         for work in devices.work.iter().filter(|work| work.class != WorkClass::Wait) {
             let ns = work.duration_ns();
             let parent = attribution.op(work.event).and_then(|op| self.class_of(op.index()));

@@ -28,6 +28,11 @@ impl<'e> Event<'e> {
         self.index
     }
 
+    /// Returns its index if it is an event of these events.
+    pub(crate) fn index_in(&self, events: &Events) -> Option<usize> {
+        std::ptr::eq(self.events, events).then_some(self.index)
+    }
+
     /// Returns its name.
     pub fn name(&self) -> &'e str {
         self.events.strings.get(self.row().name)

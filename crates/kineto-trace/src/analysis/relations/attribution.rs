@@ -10,14 +10,17 @@ use std::fmt;
 /// torch uses "External id" alone. Graph launches and driver calls lack it, and old versions of Kineto filled it with
 /// another number. This type finds the launch by its correlation id. The operation is the one that the "External id"
 /// names, if the launch happened inside it; otherwise it is the innermost one around the launch.
-#[derive(Clone, Default)]
-pub struct Attribution {
+///
+/// It answers for events of its own trace: for those of another, all answers are `None`.
+#[derive(Clone)]
+pub struct Attribution<'e> {
+    events: &'e Events,
     /// By event: indices of its launch and its operation.
     links: Vec<(Option<u32>, Option<u32>)>,
     counts: AttributionCounts,
 }
 
-impl fmt::Debug for Attribution {
+impl fmt::Debug for Attribution<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attribution").field("counts", &self.counts).finish_non_exhaustive()
     }
@@ -43,13 +46,13 @@ pub struct AttributionCounts {
 
 impl Events {
     /// Attributes device work to its launches and operations.
-    pub fn attribution(&self) -> Attribution {
+    pub fn attribution(&self) -> Attribution<'_> {
         Attribution::new(self, &Nesting::new(self))
     }
 }
 
-impl Attribution {
-    pub(crate) fn new(events: &Events, nesting: &Nesting) -> Attribution {
+impl<'e> Attribution<'e> {
+    pub(crate) fn new(events: &'e Events, nesting: &Nesting) -> Attribution<'e> {
         let ops = nesting.iter(events).filter(Event::is_op);
         let ops = EventsById::new(ops.filter_map(|op| Some((op.id()?.0, op))));
         let calls = events.iter().filter(|event| event.is_slice() && event.is_call());
@@ -67,17 +70,21 @@ impl Attribution {
                 }
             }
         }
-        Attribution { links, counts }
+        Attribution { events, links, counts }
     }
 
     /// Returns the call that launched device work or made a wait; `None` if the trace lacks it.
-    pub fn launch<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
-        event.events.get(self.links.get(event.index())?.0? as usize)
+    pub fn launch(&self, event: Event<'_>) -> Option<Event<'e>> {
+        self.events.get(self.links_of(event)?.0? as usize)
     }
 
     /// Returns the operation or annotation that device work is attributed to; `None` if none is known.
-    pub fn op<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
-        event.events.get(self.links.get(event.index())?.1? as usize)
+    pub fn op(&self, event: Event<'_>) -> Option<Event<'e>> {
+        self.events.get(self.links_of(event)?.1? as usize)
+    }
+
+    fn links_of(&self, event: Event<'_>) -> Option<(Option<u32>, Option<u32>)> {
+        self.links.get(event.index_in(self.events)?).copied()
     }
 
     /// Returns how the operations were found.
@@ -110,5 +117,26 @@ impl AttributionCounts {
         };
         *count += 1;
         confirmed.or(inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_of_another_trace_has_no_operation() {
+        let text = r#"[{"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":1,"ts":0,"dur":9},
+            {"ph":"X","cat":"cuda_runtime","name":"launch","pid":1,"tid":1,"ts":1,"dur":2,"args":{"correlation":8}},
+            {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":4,"dur":2,"args":{"correlation":8}}]"#;
+        let [own, other] = [(); 2].map(|()| Events::from_reader(text.as_bytes()).unwrap());
+        let (attribution, tree) = (own.attribution(), own.tree());
+        let found = |events: &Events| {
+            let kernel = events.iter().last().unwrap();
+            let parents = (attribution.launch(kernel), attribution.op(kernel), tree.parent(kernel));
+            (parents.0.is_some(), parents.1.is_some(), parents.2.is_some(), tree.depth(kernel))
+        };
+        assert_eq!((found(&own), found(&other)), ((true, true, true, 2), (false, false, false, 0)));
+        assert_eq!(tree.children(other.get(0).unwrap()).len(), 0);
     }
 }

@@ -159,7 +159,7 @@ impl Summary {
         Summary { averages, ..summary }
     }
 
-    fn without_averages(events: &Events, nesting: &Nesting, attribution: &Attribution) -> Summary {
+    fn without_averages(events: &Events, nesting: &Nesting, attribution: &Attribution<'_>) -> Summary {
         let devices = Devices::new(events, attribution);
         let busy = Intervals::union(devices.busy_work().map(|work| work.interval()));
         let steps = steps::step_figures(events, &devices, &busy);
@@ -172,7 +172,7 @@ impl Summary {
     fn without_paths(
         events: &Events,
         nesting: &Nesting,
-        attribution: &Attribution,
+        attribution: &Attribution<'_>,
         devices: &Devices<'_>,
         busy: &Intervals,
     ) -> Summary {

@@ -3,7 +3,6 @@
 use super::intervals::Intervals;
 use super::work::{Devices, Work, WorkClass};
 use crate::analysis::events::{Events, TrackId};
-use crate::analysis::relations::Attribution;
 use crate::time::Timestamp;
 
 /// The busy time of one device, or of all, in intervals of equal length; made by [`Events::utilization`].
@@ -45,7 +44,7 @@ impl Events {
     /// The sum over the first is [`Occupation::busy_ns`](super::Occupation::busy_ns). The list is empty without device work.
     pub fn utilization(&self, buckets: usize) -> Vec<Utilization> {
         // Classes and times of work need no launches.
-        let devices = Devices::new(self, &Attribution::default());
+        let devices = Devices::without_launches(self);
         let device = |work: &Work<'_>| devices.streams.get(work.stream).map(|stream| &stream.device);
         let mut numbers: Vec<_> = devices.busy_work().filter_map(device).collect();
         numbers.sort_unstable();

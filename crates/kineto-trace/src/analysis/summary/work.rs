@@ -124,7 +124,16 @@ pub(in crate::analysis) struct Devices<'e> {
 }
 
 impl<'e> Devices<'e> {
-    pub(in crate::analysis) fn new(events: &'e Events, attribution: &Attribution) -> Devices<'e> {
+    pub(in crate::analysis) fn new(events: &'e Events, attribution: &Attribution<'e>) -> Devices<'e> {
+        Devices::with_launches(events, |work| attribution.launch(work))
+    }
+
+    /// Returns all work without its launches.
+    pub(super) fn without_launches(events: &'e Events) -> Devices<'e> {
+        Devices::with_launches(events, |_| None)
+    }
+
+    fn with_launches(events: &'e Events, launch: impl Fn(Event<'e>) -> Option<Event<'e>>) -> Devices<'e> {
         let mut numbers: HashMap<StreamId, usize> = HashMap::default();
         let (mut work, mut streams) = (Vec::new(), Vec::new());
         for event in events.iter().filter(|event| event.is_slice() && event.is_device_work()) {
@@ -137,7 +146,7 @@ impl<'e> Devices<'e> {
                 streams.push(stream.clone());
                 streams.len() - 1
             });
-            work.push(Work { event, class: WorkClass::from_work(&event), launch: attribution.launch(event), stream });
+            work.push(Work { event, class: WorkClass::from_work(&event), launch: launch(event), stream });
         }
         Devices { work, streams }
     }

@@ -10,7 +10,8 @@ use std::fmt;
 /// The events of a trace as a tree; an event without a parent is a root.
 ///
 /// [`Events::tree`] nests by time, as torch's tables do; [`Events::span_tree`] nests by the spans' own parents. Both
-/// put device work below its launch. Construction takes linear time, however deep the tree.
+/// put device work below its launch. Construction takes linear time, however deep the tree. For an event of another trace, all
+/// answers are empty.
 #[derive(Clone)]
 pub struct EventTree<'e> {
     events: &'e Events,
@@ -71,13 +72,14 @@ pub enum Violation {
 impl<'e> EventTree<'e> {
     /// Returns the event that this one lies in, or that launched it; `None` for a root.
     pub fn parent(&self, event: Event<'_>) -> Option<Event<'e>> {
-        self.event_at(self.parents.get(event.index()).copied().flatten()?)
+        self.event_at(self.parents.get(event.index_in(self.events)?).copied().flatten()?)
     }
 
     /// Returns the children of an event, in order of their start.
     pub fn children(&self, event: Event<'_>) -> impl DoubleEndedIterator<Item = Event<'e>> + ExactSizeIterator {
         let events = self.events;
-        self.children_of(event.index()).iter().map(move |index| Event { events, index: *index as usize })
+        let own = event.index_in(events).map_or(&[][..], |index| self.children_of(index));
+        own.iter().map(move |index| Event { events, index: *index as usize })
     }
 
     /// Returns the events without a parent, in order of their start.
@@ -88,7 +90,7 @@ impl<'e> EventTree<'e> {
 
     /// Returns the number of ancestors of an event; 0 for a root.
     pub fn depth(&self, event: Event<'_>) -> usize {
-        self.depths.get(event.index()).map_or(0, |depth| *depth as usize)
+        event.index_in(self.events).and_then(|index| self.depths.get(index)).map_or(0, |depth| *depth as usize)
     }
 
     /// Returns the ancestors of an event, innermost first.

@@ -32,7 +32,7 @@ struct CallWait {
 const NONE: u32 = u32::MAX;
 
 impl WorkOrder {
-    pub(super) fn new(events: &Events, devices: &Devices<'_>, attribution: &Attribution) -> WorkOrder {
+    pub(super) fn new(events: &Events, devices: &Devices<'_>, attribution: &Attribution<'_>) -> WorkOrder {
         let work = &devices.work;
         let mut last: Vec<Option<(Timestamp, u32)>> = vec![None; devices.streams.len()];
         let mut previous = vec![NONE; work.len()];
@@ -164,7 +164,7 @@ struct StreamWaitRecord {
 }
 
 impl SyncRecords {
-    fn new(events: &Events, devices: &Devices<'_>, attribution: &Attribution) -> SyncRecords {
+    fn new(events: &Events, devices: &Devices<'_>, attribution: &Attribution<'_>) -> SyncRecords {
         let records = || events.iter().filter(|event| event.kind() == Some(ActivityType::CudaSync));
         let mut found = SyncRecords::default();
         if records().next().is_none() {

@@ -195,7 +195,7 @@ impl<'e> CriticalPath<'e> {
     pub(in crate::analysis) fn new(
         events: &'e Events,
         devices: &Devices<'e>,
-        attribution: &Attribution,
+        attribution: &Attribution<'_>,
         window: Range<Timestamp>,
     ) -> CriticalPath<'e> {
         let indexes = PathIndexes::new(events, devices, attribution);
@@ -262,7 +262,7 @@ impl<'e> PathIndexes<'e> {
     pub(in crate::analysis) fn new(
         events: &'e Events,
         devices: &Devices<'e>,
-        attribution: &Attribution,
+        attribution: &Attribution<'_>,
     ) -> PathIndexes<'e> {
         let (order, host) = (WorkOrder::new(events, devices, attribution), HostThreads::new(events));
         PathIndexes { order, host, ends: PathEnds::new(events) }
@@ -303,7 +303,7 @@ impl<'c, 'e> PathContext<'c, 'e> {
 pub(super) fn summary_paths(
     events: &Events,
     devices: &Devices<'_>,
-    attribution: &Attribution,
+    attribution: &Attribution<'_>,
     steps: &[StepFigures],
 ) -> (Option<PathFigures>, Option<StepPath>) {
     let indexes = PathIndexes::new(events, devices, attribution);
