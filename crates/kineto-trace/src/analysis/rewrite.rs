@@ -47,11 +47,13 @@ impl Events {
         match format {
             FormatKind::Json => {
                 let mut writer = ChromeWriter::new(out, &header)?;
+                writer.keep_tracks();
                 self.write_rows(&mut writer)?;
                 writer.finish(end, None, name)?;
             }
             FormatKind::Perfetto => {
                 let mut writer = PerfettoWriter::new(out, &header)?;
+                writer.keep_tracks();
                 let mut ends: HashMap<(&str, u64), u64> = HashMap::default();
                 let finishes = self.flows.iter().filter(|(_, flow)| flow.end == FlowEnd::Finish);
                 finishes.clone().for_each(|(_, flow)| *ends.entry((flow.kind.as_str(), flow.id)).or_default() += 1);
@@ -267,6 +269,31 @@ mod tests {
         let recording =
             copy.recordings.iter().map(|row| (row.name.as_str(), row.end.since(row.start))).collect::<Vec<_>>();
         assert_eq!((recording, copy.window()), (vec![("PyTorch Profiler (3)", 77_000)], events.window()));
+    }
+
+    #[test]
+    fn tracks_keep_their_ids() {
+        let row = |cat: &str, name: &str, pid: i64, tid: i64, ts: u32| {
+            format!(
+                r#"{{"ph":"X","cat":"{cat}","name":"{name}","pid":{pid},"tid":{tid},"ts":{ts},"dur":1,"args":{{"device":0}}}}"#
+            )
+        };
+        let rows = [
+            row("cuda_sync", "Stream Sync", 0, 7, 1),
+            row("cuda_sync", "Stream Sync", 0, 1_000_007, 3),
+            row("cuda_sync", "Context Sync", 0, -1, 5),
+            row("cpu_op", "op", 2_910_249, -549_452_224, 7),
+            r#"{"ph":"C","name":"queue","pid":1,"tid":-3,"ts":9,"args":{"depth":1}}"#.to_owned(),
+        ];
+        let events = Events::from_reader(format!("[{}]", rows.join(",")).as_bytes()).unwrap();
+        let tracks = |events: &Events| events.iter().map(|event| event.track().thread.clone()).collect::<Vec<_>>();
+        assert_eq!(tracks(&events), [7, 1_000_007, -1, -549_452_224, -3].map(TrackId::Id));
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.json", "a.pftrace"] {
+            let path = folder.path().join(name);
+            events.save(&path).unwrap();
+            assert_eq!(tracks(&Events::read(&path).unwrap()), tracks(&events), "{name}");
+        }
     }
 
     #[test]

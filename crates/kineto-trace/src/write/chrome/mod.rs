@@ -31,6 +31,8 @@ pub struct ChromeWriter<W> {
     shared: RenderCache,
     base: Timestamp,
     sync_rows: SyncRows,
+    /// Whether the tracks are those of a file already.
+    keeps_tracks: bool,
     has_distributed_info: bool,
     /// The number of values that the format cannot hold and that were skipped: counter values that are not finite numbers, args
     /// called "External id" in addition to the activity's own, and metadata under a reserved key.
@@ -51,6 +53,7 @@ impl<W: Write> ChromeWriter<W> {
             shared: RenderCache::default(),
             base: header.base,
             sync_rows: SyncRows::default(),
+            keeps_tracks: false,
             has_distributed_info: false,
             skipped: 0,
             incomplete: None,
@@ -69,6 +72,12 @@ impl<W: Write> ChromeWriter<W> {
         self.out.finish()
     }
 
+    /// Keeps the tracks of activities as they are, since they were read from a file: no row of waits, and no absolute ids.
+    #[cfg(feature = "analysis")]
+    pub(crate) fn keep_tracks(&mut self) {
+        self.keeps_tracks = true;
+    }
+
     /// Marks the file as containing only the first `rows` of `of` rows.
     pub fn mark_incomplete(&mut self, rows: u64, of: u64) {
         self.incomplete = Some((rows, of));
@@ -82,7 +91,7 @@ impl<W: Write> ChromeWriter<W> {
 
     /// Appends the track and time after a comma: `,"pid":…,"tid":…,"ts":…`.
     fn place_and_time(&mut self, track: Track<'_>, at: Timestamp) {
-        put_track(&mut self.out, track);
+        put_track(&mut self.out, track, self.keeps_tracks);
         self.put_time(at);
     }
 
@@ -206,7 +215,7 @@ impl<W: Write> Rows for ChromeWriter<W> {
 }
 
 /// Appends the track after a comma: `,"pid":…,"tid":…,"ts":`.
-fn put_track<W: Write>(out: &mut Buffer<W>, track: Track<'_>) {
+fn put_track<W: Write>(out: &mut Buffer<W>, track: Track<'_>, keeps_ids: bool) {
     out.put_literal(b",\"pid\":");
     match track.process {
         Lane::Id(id) => out.put_int(id),
@@ -214,6 +223,7 @@ fn put_track<W: Write>(out: &mut Buffer<W>, track: Track<'_>) {
     }
     out.put_literal(b",\"tid\":");
     match track.thread {
+        Lane::Id(id) if keeps_ids => out.put_int(id),
         Lane::Id(id) => out.put_uint(thread_id(id)),
         Lane::Name(name) => out.put_string(name),
     }

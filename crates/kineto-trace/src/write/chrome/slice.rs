@@ -22,7 +22,7 @@ impl<W: Write> ChromeWriter<W> {
         let (from_base, lasted) = (start.since(self.base), end.since(start));
         let external = external_id(activity);
         start_of_slice(&mut self.out, activity.kind, activity.name);
-        put_track(&mut self.out, track);
+        put_track(&mut self.out, track, self.keeps_tracks);
         self.out.put_piece(|piece| {
             piece.put_micros(from_base);
             piece.put_literal(b",\"dur\":");
@@ -54,6 +54,9 @@ impl<W: Write> ChromeWriter<W> {
     /// on first use.
     #[inline]
     fn row_of<'t>(&mut self, activity: &Activity<'t>, at: Timestamp) -> Track<'t> {
+        if self.keeps_tracks {
+            return activity.track;
+        }
         let track = track_in_file(activity);
         match activity.track {
             Track { process: Lane::Id(device), thread: Lane::Id(stream) } if track != activity.track => {

@@ -162,7 +162,7 @@ impl RowText {
     #[cold]
     fn render(process: i64, thread: i64, tenths: u64) -> RowText {
         let rendered = render_bytes(|out| {
-            put_track(out, Track::new(process, thread));
+            put_track(out, Track::new(process, thread), false);
             if tenths > 0 {
                 out.put_uint(tenths);
             }

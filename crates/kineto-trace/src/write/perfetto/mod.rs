@@ -122,6 +122,12 @@ impl<W: Write> PerfettoWriter<W> {
         })
     }
 
+    /// Keeps the tracks of activities as they are, since they were read from a file: no row of waits, and no absolute ids.
+    #[cfg(feature = "analysis")]
+    pub(crate) fn keep_tracks(&mut self) {
+        self.tracks.keeps_ids = true;
+    }
+
     /// Announces an arrow with several ends, each of which is written as a separate arrow.
     pub fn set_ends(&mut self, flow: Flow, ends: u64) {
         self.fan_out.insert(key_of(flow), (ends, 0));
@@ -371,7 +377,7 @@ impl<W: Write> Rows for PerfettoWriter<W> {
         match activity.body {
             Body::Slice { start, end } => {
                 let args = ArgsWithId(EXTERNAL_ID, external_id(activity).map(|id| id.0), activity.args);
-                let place = track_in_file(activity);
+                let place = if self.tracks.keeps_ids { activity.track } else { track_in_file(activity) };
                 if let Lane::Id(stream) = activity.track.thread
                     && place != activity.track
                 {

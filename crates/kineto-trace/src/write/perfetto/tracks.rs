@@ -16,6 +16,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[derive(Debug)]
 pub(super) struct Tracks {
     pub(super) seed: u64,
+    /// Whether ids of threads may be negative.
+    pub(super) keeps_ids: bool,
     list: Vec<TrackState>,
     /// By uuid.
     numbers: HashMap<u64, usize>,
@@ -82,9 +84,9 @@ pub(super) struct LaneId {
 
 impl NewCounter<'_> {
     /// Returns the thread that has the values.
-    fn thread(&self) -> Option<i64> {
+    fn thread(&self, keeps_ids: bool) -> Option<i64> {
         match self.source?.0.track.thread {
-            Place::Id(id) => Some(id.checked_abs().unwrap_or(0)),
+            Place::Id(id) => Some(thread_id(id, keeps_ids)),
             Place::Name(_) => None,
         }
     }
@@ -108,7 +110,15 @@ const MAX_DEPTH: usize = 500;
 impl Tracks {
     /// `seed` differs between recordings, so that files can be joined.
     pub(super) fn new(seed: u64) -> Tracks {
-        Tracks { seed, list: Vec::new(), numbers: HashMap::default(), groups: Vec::new(), sequences: 0, recent: None }
+        Tracks {
+            seed,
+            keeps_ids: false,
+            list: Vec::new(),
+            numbers: HashMap::default(),
+            groups: Vec::new(),
+            sequences: 0,
+            recent: None,
+        }
     }
 
     /// Returns a uuid derived from `parts` and the seed.
@@ -151,30 +161,33 @@ impl Tracks {
     }
 
     fn find_row(&mut self, place: Track<'_>, id: Option<i64>) -> usize {
+        let keeps_ids = self.keeps_ids;
         let name = |track: &mut TrackState| {
             match place.thread {
                 Place::Name(name) => name.clone_into(&mut track.name),
                 Place::Id(id) => track.order = id,
             }
-            track.ids = format!("\"pid\":{},\"tid\":{}", place_as_json(place.process), thread_as_json(place.thread));
+            let thread = thread_as_json(place.thread, keeps_ids);
+            track.ids = format!("\"pid\":{},\"tid\":{thread}", place_as_json(place.process));
         };
         self.find_or_add(self.derive_uuid(place), place.process, TrackKind::Row(id), name)
     }
 
     /// Returns the index of a counter's track.
     pub(super) fn counter_track(&mut self, new: &NewCounter<'_>) -> usize {
-        let uuid = self.derive_uuid((new.group, "counter", new.name));
+        let (uuid, keeps_ids) = (self.derive_uuid((new.group, "counter", new.name)), self.keeps_ids);
         self.find_or_add(uuid, new.group, TrackKind::Counter { is_bytes: new.is_bytes }, |track| {
             new.name.clone_into(&mut track.name);
-            track.thread = new.thread().unwrap_or(0);
-            track.ids = new.source.map(|(activity, series)| counter_ids(activity, series)).unwrap_or_default();
+            track.thread = new.thread(keeps_ids).unwrap_or(0);
+            track.ids =
+                new.source.map(|(activity, series)| counter_ids(activity, series, keeps_ids)).unwrap_or_default();
         })
     }
 
     /// Returns the thread of a counter's values if that is another one than the track's first.
     pub(super) fn other_thread(&self, number: usize, new: &NewCounter<'_>) -> Option<i64> {
         let first = self.list.get(number)?.thread;
-        new.thread().filter(|thread| *thread != first)
+        new.thread(self.keeps_ids).filter(|thread| *thread != first)
     }
 
     /// Returns the index of the track for async spans of a name.
@@ -381,7 +394,7 @@ fn lane_uuid(uuid: u64, lane: usize) -> u64 {
 }
 
 /// Returns the ids of a counter in Kineto's JSON, which has a set for each hardware counter and the GPU in its group.
-fn counter_ids(activity: &Activity<'_>, series: &str) -> String {
+fn counter_ids(activity: &Activity<'_>, series: &str, keeps_ids: bool) -> String {
     let is_hardware = activity.kind == ActivityType::HardwareCounters;
     let process = match activity.track.process {
         Place::Id(device) if is_hardware => format!("\"GPU {device} Counters\""),
@@ -389,7 +402,7 @@ fn counter_ids(activity: &Activity<'_>, series: &str) -> String {
     };
     let (name, series) = if is_hardware && !series.is_empty() { (series, "") } else { (activity.name, series) };
     let (name, series) = (Value::from(name), Value::from(series));
-    let (thread, category) = (thread_as_json(activity.track.thread), activity.kind.as_str());
+    let (thread, category) = (thread_as_json(activity.track.thread, keeps_ids), activity.kind.as_str());
     format!("\"pid\":{process},\"tid\":{thread},\"counter\":{name},\"series\":{series},\"cat\":\"{category}\"")
 }
 
@@ -400,10 +413,14 @@ fn place_as_json(place: Place<'_>) -> String {
     }
 }
 
-/// Returns a thread as Kineto's JSON has it: ids are not negative.
-fn thread_as_json(place: Place<'_>) -> String {
+/// Returns the id of a thread as Kineto's JSON has it: not negative, unless it is kept.
+fn thread_id(id: i64, keeps_ids: bool) -> i64 {
+    if keeps_ids { id } else { id.checked_abs().unwrap_or(0) }
+}
+
+fn thread_as_json(place: Place<'_>, keeps_ids: bool) -> String {
     match place {
-        Place::Id(id) => id.checked_abs().unwrap_or(0).to_string(),
+        Place::Id(id) => thread_id(id, keeps_ids).to_string(),
         Place::Name(_) => place_as_json(place),
     }
 }
