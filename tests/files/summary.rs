@@ -2,11 +2,12 @@
 #![cfg(feature = "gzip")]
 
 use serde_json::Value;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use support::traces::{are_available, folder};
 use tracing_kineto::activity::ArgValue;
 use tracing_kineto::analysis::summary::WorkClass;
-use tracing_kineto::analysis::{Event, Events};
+use tracing_kineto::analysis::{Event, Events, Summary};
 
 /// Adds a line for each place where `got` differs from `expected`: times by more than 0.001 µs, percentages by 0.01.
 fn compare(path: &str, got: &Value, expected: &Value, differences: &mut Vec<String>) {
@@ -68,6 +69,63 @@ fn summary_of_the_edge_trace_has_its_figures() {
         let edge = folder().join("../analysis/edge");
         let expected: Value = serde_json::from_slice(&std::fs::read(edge.join("edge.expected.json")).unwrap()).unwrap();
         check("edge", &Events::read(edge.join("edge.pt.trace.json")).unwrap(), &expected["figures"]);
+    }
+}
+
+/// Merges traces into one, as tools do: each process id gets a prefix.
+fn merge(texts: &[Value]) -> String {
+    let mut all = Vec::new();
+    for (rank, text) in texts.iter().enumerate() {
+        for event in text["traceEvents"].as_array().unwrap() {
+            let mut event = event.clone();
+            let pid = event["pid"].as_str().map_or_else(|| event["pid"].to_string(), str::to_owned);
+            event["pid"] = format!("[TP{rank:02}] {pid}").into();
+            all.push(event);
+        }
+    }
+    serde_json::json!({ "schemaVersion": 1, "traceEvents": all }).to_string()
+}
+
+#[test]
+fn merged_ranks_have_the_figures_of_each() {
+    if !are_available() {
+        return;
+    }
+    let texts = [2, 6].map(|rank| {
+        let path = folder().join(format!("ranks/dlrm8/worker{rank}.pt.trace.json.gz"));
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()
+    });
+    let single = texts.each_ref().map(|text| Events::from_reader(text.to_string().as_bytes()).unwrap().summary());
+    let merged = Events::from_reader(merge(&texts).as_bytes()).unwrap().summary();
+    let sum = |figure: &dyn Fn(&Summary) -> u64| single.iter().map(figure).sum::<u64>();
+    for figure in [
+        &|summary: &Summary| summary.launches.count,
+        &|summary| summary.launches.unlinked,
+        &|summary| summary.launches.started_before_return,
+        &|summary| (summary.launches.mean_delay_ns * summary.launches.count as f64).round() as u64,
+        &|summary| summary.idle.total_ns(),
+        &|summary| summary.idle.before_launch_ns,
+        &|summary| summary.stream_idle.len() as u64,
+        &|summary| summary.queues.iter().map(|queue| queue.points).sum(),
+        &|summary| summary.kernels.iter().map(|row| row.durations.sum_ns).sum(),
+        &|summary| summary.steps.iter().map(|step| step.device_ns).sum(),
+        &|summary| summary.attribution.same,
+        &|summary| summary.attribution.external_id_refused,
+    ] as [&dyn Fn(&Summary) -> u64; 12]
+    {
+        assert_eq!(figure(&merged), sum(figure));
+    }
+    let longest = single.iter().map(|summary| summary.launches.max_delay_ns).max();
+    assert_eq!(Some(merged.launches.max_delay_ns), longest);
+    assert_eq!((merged.attribution.repeated_ids, merged.attribution.ambiguous_ids), (95, 0));
+    assert!(merged.averages.ops().len() > 10);
+    for row in merged.averages.ops() {
+        let rows =
+            || single.iter().flat_map(|summary| summary.averages.ops()).filter(|other| other.name() == row.name());
+        let sums = (rows().map(|row| row.count()).sum(), rows().map(|row| row.device_ns()).sum::<u64>());
+        assert_eq!((row.count(), row.device_ns()), sums, "{}", row.name());
     }
 }
 

@@ -17,6 +17,8 @@ mod sample;
 mod speedscope;
 mod stacks;
 pub mod summary;
+#[cfg(test)]
+mod tests;
 pub mod timeline;
 mod tree;
 mod validate;

@@ -40,11 +40,17 @@ pub enum Note {
     LostState,
     /// The writer closed the file before its last row, at the limit of time or size (`tracing_kineto_incomplete`).
     Incomplete,
+    /// A launch's number occurs in several processes, as in a trace merged from several ranks. Work is joined with the launches of
+    /// its prefix of process ids. Only in [`Summary::notes`](crate::analysis::Summary::notes).
+    RepeatedId,
+    /// A launch's number occurs in several processes without different prefixes. Work counts for the launch of its own process, else
+    /// for the last one before it. Only in [`Summary::notes`](crate::analysis::Summary::notes).
+    AmbiguousId,
 }
 
 impl Note {
     /// All causes.
-    pub const ALL: [Note; 17] = [
+    pub const ALL: [Note; 19] = [
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -62,6 +68,8 @@ impl Note {
         Note::UnknownBase,
         Note::LostState,
         Note::Incomplete,
+        Note::RepeatedId,
+        Note::AmbiguousId,
     ];
 
     /// Returns whether recorded events are missing from the file.
@@ -89,7 +97,26 @@ impl Note {
             Note::UnknownBase => "unknown_base",
             Note::LostState => "lost_state",
             Note::Incomplete => "incomplete",
+            Note::RepeatedId => "repeated_id",
+            Note::AmbiguousId => "ambiguous_id",
         }
+    }
+
+    /// Returns how the figures of a trace treat it, in a few words. `None` for rows that are left out of any whole trace, and for
+    /// [losses](Note::is_loss), which the figures lack.
+    pub const fn treatment(self) -> Option<&'static str> {
+        Some(match self {
+            Note::NotAnEvent | Note::WithoutTime | Note::EndWithoutBegin | Note::MalformedArguments => "left out",
+            Note::NegativeDuration => "counted as 0",
+            Note::BeforeEpoch | Note::UnknownBase => "counted from 1970",
+            Note::BeginWithoutEnd => "ended with the trace",
+            Note::InvalidText => "replaced by U+FFFD",
+            Note::DuplicateArgument => "the last value counts",
+            Note::RepeatedId => "launches are joined within each prefix of process ids",
+            Note::AmbiguousId => "work counts for the last launch of its number",
+            Note::OtherPhase | Note::AsyncTrack | Note::LooseArrow => return None,
+            Note::CutOff | Note::TimeLimit | Note::LostState | Note::Incomplete => return None,
+        })
     }
 }
 

@@ -8,7 +8,8 @@ use std::fmt;
 /// Maps device work to the call that launched it and to the operation that it is attributed to.
 ///
 /// torch uses "External id" alone. Graph launches and driver calls lack it, and old versions of Kineto filled it with
-/// another number. This type finds the launch by its correlation id. The operation is the one that the "External id"
+/// another number. This type finds the launch by its correlation id, among the calls whose process ids have the prefix of the work's.
+/// The operation is the one that the "External id"
 /// names, if the launch happened inside it; otherwise it is the innermost one around the launch.
 ///
 /// It answers for events of its own trace: for those of another, all answers are `None`.
@@ -17,6 +18,7 @@ pub struct Attribution<'e> {
     events: &'e Events,
     /// By event: indices of its launch and its operation.
     links: Vec<(Option<u32>, Option<u32>)>,
+    calls: EventsById,
     counts: AttributionCounts,
 }
 
@@ -42,6 +44,12 @@ pub struct AttributionCounts {
     pub none: u64,
     /// Included in the counts above: the id named an operation that was not running at the launch, so it was ignored.
     pub external_id_refused: u64,
+    /// Calls with a correlation id that a call of another process has too; the prefixes of their process ids tell them apart, as in
+    /// traces merged from several ranks.
+    pub repeated_ids: u64,
+    /// Calls with a correlation id that a call of another process has too, and nothing tells them apart. Work counts for the call of
+    /// its own process, else for the last one that began before it.
+    pub ambiguous_ids: u64,
 }
 
 impl Events {
@@ -54,23 +62,24 @@ impl Events {
 impl<'e> Attribution<'e> {
     pub(crate) fn new(events: &'e Events, nesting: &Nesting) -> Attribution<'e> {
         let ops = nesting.iter(events).filter(Event::is_op);
-        let ops = EventsById::new(ops.filter_map(|op| Some((op.id()?.0, op))));
+        let ops = EventsById::new(events, ops.filter_map(|op| Some((op.id()?.0, op))));
         let calls = events.iter().filter(|event| event.is_slice() && event.is_call());
-        let calls = EventsById::new(calls.filter_map(|call| Some((call.correlation()?, call))));
+        let calls = EventsById::new(events, calls.filter_map(|call| Some((call.correlation()?, call))));
         let mut links = vec![(None, None); events.len()];
-        let mut counts = AttributionCounts::default();
+        let (repeated_ids, ambiguous_ids) = calls.repeated();
+        let mut counts = AttributionCounts { repeated_ids, ambiguous_ids, ..AttributionCounts::default() };
         let number = |event: Option<Event<'_>>| event.and_then(|event| u32::try_from(event.index()).ok());
         for event in events.iter().filter(|event| event.is_slice() && !event.is_call()) {
-            let launch = event.correlation().and_then(|id| calls.get(events, id));
+            let launch = event.correlation().and_then(|id| calls.get(event, id));
             if let Some(link) = links.get_mut(event.index()) {
                 link.0 = number(launch);
                 if event.is_device_work() || is_timed(&event) {
-                    let named = event.external_id().and_then(|id| ops.get(events, id.0));
+                    let named = event.external_id().and_then(|id| ops.get(event, id.0));
                     link.1 = number(counts.choose_op(launch, named, nesting));
                 }
             }
         }
-        Attribution { events, links, counts }
+        Attribution { events, links, calls, counts }
     }
 
     /// Returns the call that launched device work or made a wait; `None` if the trace lacks it.
@@ -81,6 +90,11 @@ impl<'e> Attribution<'e> {
     /// Returns the operation or annotation that device work is attributed to; `None` if none is known.
     pub fn op(&self, event: Event<'_>) -> Option<Event<'e>> {
         self.events.get(self.links_of(event)?.1? as usize)
+    }
+
+    /// Returns the call that has a number in the scope of an event.
+    pub(crate) fn call_by_id<'u>(&self, user: Event<'u>, id: u64) -> Option<Event<'u>> {
+        self.calls.get(user, id)
     }
 
     fn links_of(&self, event: Event<'_>) -> Option<(Option<u32>, Option<u32>)> {

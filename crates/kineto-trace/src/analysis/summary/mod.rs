@@ -128,7 +128,7 @@ pub struct Summary {
     pub attribution: AttributionCounts,
     /// What the trace's writer lost, by cause: keys of [`Loss`](crate::loss::Loss).
     pub losses: Vec<(String, u64)>,
-    /// What was left out or repaired while reading, by cause.
+    /// What was left out or repaired while reading, or is ambiguous, by cause.
     pub notes: Vec<(Note, u64)>,
     file: FileFigures,
 }
@@ -222,7 +222,7 @@ impl Summary {
             averages: KeyAverages::default(),
             attribution: attribution.counts(),
             losses: recorded_losses(events).unwrap_or_default(),
-            notes: events.notes().collect(),
+            notes: events.notes().chain(id_notes(&attribution.counts())).collect(),
             file: events.file,
         }
     }
@@ -251,6 +251,12 @@ impl Summary {
     fn note_count(&self, note: Note) -> u64 {
         self.notes.iter().find(|(found, _)| *found == note).map_or(0, |(_, count)| *count)
     }
+}
+
+/// Returns the notes about numbers of launches that occur in several processes.
+fn id_notes(counts: &AttributionCounts) -> impl Iterator<Item = (Note, u64)> + use<> {
+    let notes = [(Note::RepeatedId, counts.repeated_ids), (Note::AmbiguousId, counts.ambiguous_ids)];
+    notes.into_iter().filter(|(_, count)| *count > 0)
 }
 
 /// Returns the rank in `distributedInfo`.

@@ -72,7 +72,14 @@ impl<'s> Screen<'s> {
         for (cause, count) in summary.losses.iter().cloned().chain(skipped) {
             writeln!(f, "incomplete: {cause} ({count}); the figures below lack what was lost")?;
         }
+        self.write_notes(f)?;
         self.write_unlisted(f)
+    }
+
+    /// Tells what was repaired or is ambiguous.
+    fn write_notes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let treated = self.summary.notes.iter().filter_map(|(note, count)| Some((note, count, note.treatment()?)));
+        treated.into_iter().try_for_each(|(note, count, how)| writeln!(f, "note: {note} ({count}); {how}"))
     }
 
     /// Tells which slices are in no table. Those of another tool's file are operations.

@@ -1,8 +1,9 @@
 //! Device work in each step of a program.
 
 use super::intervals::Intervals;
-use super::work::Devices;
-use crate::analysis::events::Events;
+use super::work::{Devices, Work};
+use crate::analysis::events::{Events, TrackId};
+use crate::hash::HashMap;
 use crate::time::Timestamp;
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ pub struct StepFigures {
     pub start: Timestamp,
     /// The duration on the host.
     pub ns: u64,
-    /// The number of pieces of work launched in it.
+    /// The number of pieces of work that its process launched in it.
     pub device_events: u64,
     /// The sum of their durations.
     pub device_ns: u64,
@@ -37,11 +38,17 @@ impl StepFigures {
 
 /// Returns the steps on the host, in order.
 pub(super) fn step_figures(events: &Events, devices: &Devices<'_>, busy: &Intervals) -> Vec<StepFigures> {
-    let mut launched: Vec<_> = devices.work.iter().filter_map(|work| Some((work.launch?.start(), work))).collect();
-    launched.sort_by_key(|(launch, _)| *launch);
+    let mut launched: HashMap<&TrackId, Vec<(Timestamp, &Work<'_>)>> = HashMap::default();
+    for work in &devices.work {
+        if let Some(launch) = work.launch {
+            launched.entry(&launch.track().process).or_default().push((launch.start(), work));
+        }
+    }
+    launched.values_mut().for_each(|launched| launched.sort_by_key(|(launch, _)| *launch));
     let host = events.iter().filter(|event| event.is_slice() && event.category() != "gpu_user_annotation");
     let numbered = host.filter_map(|event| Some((event, step_number(event.name())?)));
     let figures = numbered.map(|(step, number)| {
+        let launched = launched.get(&step.track().process).map_or(&[][..], Vec::as_slice);
         let first = launched.partition_point(|(launch, _)| *launch < step.start());
         let own = launched.get(first..).unwrap_or_default().iter().take_while(|(launch, _)| *launch < step.end());
         let own = own.map(|(_, work)| *work);

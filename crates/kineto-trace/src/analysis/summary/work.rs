@@ -110,10 +110,24 @@ impl Work<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct StreamId {
-    /// The argument `device` of its work, else the process on which it is drawn.
+    /// The argument `device` of its work, else the process on which it is drawn; always that if it has a name instead of a
+    /// number: traces merged from several ranks have devices of equal numbers.
     pub device: TrackId,
     /// The argument `stream`, else the track on which it is drawn.
     pub stream: TrackId,
+}
+
+impl StreamId {
+    pub(super) fn device_of(event: &Event<'_>) -> TrackId {
+        let drawn = &event.track().process;
+        let number = || event.arg_by_id(StringId::DEVICE).and_then(as_signed);
+        number().filter(|_| matches!(drawn, TrackId::Id(_))).map_or(drawn.clone(), TrackId::Id)
+    }
+
+    fn stream_of(event: &Event<'_>) -> TrackId {
+        let number = event.arg_by_id(StringId::STREAM).and_then(as_signed);
+        number.map_or(event.track().thread.clone(), TrackId::Id)
+    }
 }
 
 /// All device work, in order of its start.
@@ -137,11 +151,7 @@ impl<'e> Devices<'e> {
         let mut numbers: HashMap<StreamId, usize> = HashMap::default();
         let (mut work, mut streams) = (Vec::new(), Vec::new());
         for event in events.iter().filter(|event| event.is_slice() && event.is_device_work()) {
-            let track = event.track();
-            let id = |key: &str, drawn: &TrackId| {
-                event.exact_arg(key).and_then(as_signed).map_or(drawn.clone(), TrackId::Id)
-            };
-            let stream = StreamId { device: id("device", &track.process), stream: id("stream", &track.thread) };
+            let stream = StreamId { device: StreamId::device_of(&event), stream: StreamId::stream_of(&event) };
             let stream = *numbers.entry(stream).or_insert_with_key(|stream| {
                 streams.push(stream.clone());
                 streams.len() - 1

@@ -2,7 +2,7 @@
 
 use super::{EventTree, Violation};
 use crate::activity::{FlowEnd, FlowKind};
-use crate::analysis::events::{Event, Events};
+use crate::analysis::events::{Event, Events, EventsById, TrackId};
 use crate::analysis::relations::{OpenSlices, Threads};
 use crate::hash::HashMap;
 
@@ -59,40 +59,32 @@ pub(super) fn find_parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>
 }
 
 /// Finds the parents of device events.
-struct DeviceParents<'e> {
-    events: &'e Events,
-    calls: HashMap<u64, Event<'e>>,
-    by_id: HashMap<u64, Event<'e>>,
+struct DeviceParents {
+    calls: EventsById,
+    by_id: EventsById,
 }
 
-impl<'e> DeviceParents<'e> {
-    fn new(events: &'e Events) -> DeviceParents<'e> {
-        let (mut calls, mut by_id) = (HashMap::default(), HashMap::default());
-        for event in events.iter().filter(|event| event.is_slice() && !event.is_on_device()) {
-            if let Some(id) = event.correlation().filter(|_| event.is_call()) {
-                calls.entry(id).or_insert(event);
-            }
-            if let Some(id) = event.id() {
-                by_id.entry(id.0).or_insert(event);
-            }
-        }
-        DeviceParents { events, calls, by_id }
+impl DeviceParents {
+    fn new(events: &Events) -> DeviceParents {
+        let host = || events.iter().filter(|event| event.is_slice() && !event.is_on_device());
+        let calls = host().filter(Event::is_call).filter_map(|call| Some((call.correlation()?, call)));
+        let by_id = host().filter_map(|event| Some((event.id()?.0, event)));
+        DeviceParents { calls: EventsById::new(events, calls), by_id: EventsById::new(events, by_id) }
     }
 
-    fn find_parent(&self, event: Event<'_>) -> Option<Event<'e>> {
-        let call = event.correlation().and_then(|id| self.calls.get(&id));
-        let named = || event.linked().and_then(|id| self.by_id.get(&id.0));
-        call.or_else(named).and_then(|found| self.events.get(found.index()))
+    fn find_parent<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
+        let call = event.correlation().and_then(|id| self.calls.get(event, id));
+        call.or_else(|| event.linked().and_then(|id| self.by_id.get(event, id.0)))
     }
 }
 
 /// Finds the thread of a backward operation's forward operation.
 struct ForwardThreads<'e> {
     threads: Threads<'e>,
-    /// By id of the arrow.
-    arrows: HashMap<u64, usize>,
-    /// By sequence number: the thread of the forward operation that began last.
-    sequences: HashMap<u64, usize>,
+    /// By process and id of the arrow.
+    arrows: HashMap<(&'e TrackId, u64), usize>,
+    /// By process and sequence number: the thread of the forward operation that began last.
+    sequences: HashMap<(&'e TrackId, u64), usize>,
 }
 
 impl<'e> ForwardThreads<'e> {
@@ -101,8 +93,10 @@ impl<'e> ForwardThreads<'e> {
         for event in events.iter().filter(|event| event.forward_thread().is_none()) {
             let starts =
                 |flow: &crate::activity::Flow| (flow.kind, flow.end) == (FlowKind::ForwardBackward, FlowEnd::Start);
-            arrows.extend(event.flows().filter(starts).map(|flow| (flow.id, threads.thread_track(&event))));
-            sequences.extend(event.sequence_number().map(|number| (number, threads.thread_track(&event))));
+            let process = &event.track().process;
+            arrows.extend(event.flows().filter(starts).map(|flow| ((process, flow.id), threads.thread_track(&event))));
+            let number = event.sequence_number();
+            sequences.extend(number.map(|number| ((process, number), threads.thread_track(&event))));
         }
         ForwardThreads { threads: threads.clone(), arrows, sequences }
     }
@@ -110,9 +104,10 @@ impl<'e> ForwardThreads<'e> {
     /// Resolves the arrow, else the operating system's thread id, else the sequence number.
     fn resolve_track(&self, backward: Event<'_>, thread: u64) -> Option<usize> {
         let mut flows = backward.flows().filter(|flow| flow.kind == FlowKind::ForwardBackward);
-        let mut by_arrow = || flows.find_map(|flow| self.arrows.get(&flow.id)).copied();
+        let process = &backward.track().process;
+        let mut by_arrow = || flows.find_map(|flow| self.arrows.get(&(process, flow.id))).copied();
         let by_thread = || self.threads.find_track(&backward, i64::try_from(thread).ok()?);
-        let by_number = || self.sequences.get(&backward.sequence_number()?).copied();
+        let by_number = || self.sequences.get(&(process, backward.sequence_number()?)).copied();
         by_arrow().or_else(by_thread).or_else(by_number)
     }
 }

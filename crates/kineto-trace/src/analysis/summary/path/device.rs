@@ -2,7 +2,7 @@
 
 use crate::activity::ActivityType;
 use crate::analysis::events::values::{as_signed, as_text};
-use crate::analysis::events::{Event, Events, EventsById, TrackId};
+use crate::analysis::events::{Event, Events, TrackId};
 use crate::analysis::relations::Attribution;
 use crate::analysis::summary::work::{Devices, StreamId, Work, WorkClass};
 use crate::hash::HashMap;
@@ -172,17 +172,15 @@ impl SyncRecords {
         }
         let streams: HashMap<&StreamId, usize> =
             devices.streams.iter().enumerate().map(|(number, stream)| (stream, number)).collect();
-        let calls = events.iter().filter(|event| event.is_slice() && event.is_call());
-        let calls = EventsById::new(calls.filter_map(|call| Some((call.correlation()?, call))));
         for record in records() {
             let Some(call) = attribution.launch(record) else { continue };
             let number = |key: &str| record.exact_arg(key).and_then(as_signed);
             let stream = |key: &str| {
-                let stream = StreamId { device: TrackId::Id(number("device")?), stream: TrackId::Id(number(key)?) };
-                streams.get(&stream).copied()
+                let device = StreamId::device_of(&record);
+                streams.get(&StreamId { device, stream: TrackId::Id(number(key)?) }).copied()
             };
             let event_call = number("wait_on_cuda_event_record_corr_id").and_then(|id| u64::try_from(id).ok());
-            let event_call = event_call.and_then(|id| calls.get(events, id)).map(|call| call.start());
+            let event_call = event_call.and_then(|id| attribution.call_by_id(record, id)).map(|call| call.start());
             let launched_before = event_call.unwrap_or(call.start());
             match record.exact_arg("cuda_sync_kind").and_then(as_text).unwrap_or(record.name()) {
                 "Stream Wait Event" => {

@@ -1,7 +1,7 @@
 //! Host threads as segments of time, and the arrows that connect them.
 
 use crate::activity::{FlowEnd, FlowKind};
-use crate::analysis::events::{Event, Events};
+use crate::analysis::events::{Event, Events, TrackId};
 use crate::analysis::relations::Threads;
 use crate::hash::HashMap;
 use crate::time::Timestamp;
@@ -181,9 +181,12 @@ fn find_arrows(events: &Events, threads: &Threads<'_>) -> Vec<ArrowToThread> {
     let ends = |end| {
         let flows =
             events.flows.iter().filter(move |(_, flow)| flow.end == end && flow.kind != FlowKind::AsyncCpuToGpu);
-        flows.filter_map(|(event, flow)| Some(((flow.kind, flow.id), events.get(*event as usize)?)))
+        flows.filter_map(|(event, flow)| {
+            let event = events.get(*event as usize)?;
+            Some(((&event.track().process, flow.kind, flow.id), event))
+        })
     };
-    let mut sources: HashMap<(FlowKind, u64), Event<'_>> = HashMap::default();
+    let mut sources: HashMap<(&TrackId, FlowKind, u64), Event<'_>> = HashMap::default();
     ends(FlowEnd::Start).for_each(|(id, source)| {
         sources.entry(id).or_insert(source);
     });
