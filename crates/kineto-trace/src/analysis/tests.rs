@@ -1,10 +1,19 @@
 //! Traces that people met, with the results that are right for them.
 
-use super::{Events, Note};
+use super::{Event, Events, Note};
 
 /// Reads a file of the folder of such traces.
 fn read(name: &str) -> Events {
     Events::read(format!("{}/tests/data/inputs/{name}.json", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// Formats all slices as "name@start+duration", in microseconds after the first.
+fn shown(events: &Events) -> String {
+    let first = events.slice_range().start;
+    let show = |slice: Event<'_>| {
+        format!("{}@{}+{}", slice.name(), slice.start().since(first) / 1000, slice.duration_ns() / 1000)
+    };
+    events.iter().filter(Event::is_slice).map(show).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -33,4 +42,18 @@ fn merged_ranks_are_joined_within_their_prefix() {
     let text = ["1000", "1001", "0", "1"].iter().fold(text, |text, id| text.replace(&format!("\"{id}\""), id));
     let summary = Events::from_reader(text.as_bytes()).unwrap().summary();
     assert_eq!((summary.launches.max_delay_ns, summary.notes.as_slice()), (15_000, &[(Note::AmbiguousId, 1)][..]));
+}
+
+#[test]
+fn ends_are_paired_by_name() {
+    let events = read("be_end_names_a");
+    assert_eq!(shown(&events), "A@0+10 B@1+9 Z@10+1");
+    let notes: Vec<_> = events.notes().collect();
+    assert_eq!(notes, [(Note::BeginWithoutEnd, 1), (Note::MisplacedEnd, 1)]);
+    let row = |ph: &str, name: &str, ts: u32| format!(r#"{{"ph":"{ph}","name":"{name}","ts":{ts},"pid":1,"tid":1}}"#);
+    let rows =
+        [row("B", "a", 0), row("B", "b", 1), row("E", "c", 2), row("E", "", 3), row("E", "b", 4), row("E", "a", 5)];
+    let events = Events::from_reader(format!("[{}]", rows.join(",")).as_bytes()).unwrap();
+    assert_eq!(shown(&events), "a@0+5 b@1+2");
+    assert_eq!(events.notes().collect::<Vec<_>>(), [(Note::EndWithoutBegin, 2)]);
 }

@@ -69,7 +69,7 @@ pub(super) struct SliceEnd {
     pub(super) arguments: ArgumentRange,
 }
 
-/// The name and category that the begin of an asynchronous slice shares with its end; both are empty for other slices.
+/// The name and category that the begin of an asynchronous slice shares with its end. Other ends may have a name, and no category.
 pub(super) type Pairing = (StringId, StringId);
 
 /// The number of tracks that are found without a search.
@@ -134,9 +134,9 @@ impl Builder {
         }
     }
 
-    /// Ends the open slice that began last on a track.
-    pub(crate) fn end_slice(&mut self, track: u32, at: i64, arguments: ArgumentRange) {
-        self.push_end(track, Pairing::default(), at, arguments);
+    /// Ends the open slice of this name that began last on a track; without a name, the one that began last.
+    pub(crate) fn end_slice(&mut self, track: u32, name: StringId, at: i64, arguments: ArgumentRange) {
+        self.push_end(track, (name, StringId::EMPTY), at, arguments);
     }
 
     /// Ends the open slice of this name and category that began last on the track of an asynchronous id.
@@ -287,34 +287,43 @@ impl Builder {
         }
     }
 
-    /// Matches separate begins and ends: each end closes the slice on its track that began last; on an asynchronous track,
-    /// the one of its name and category that did.
+    /// Matches separate begins and ends: each end closes the slice of its name on its track that began last, as in Perfetto, and
+    /// those inside it. On an asynchronous track, it closes only the slice of its name and category that began last.
     pub(crate) fn close_slices(&mut self, last: Option<Timestamp>) {
         let (rows, ends) = (&mut self.events.rows, std::mem::take(&mut self.ends));
         let begins = rows.iter().enumerate().filter(|(_, row)| row.end == OPEN);
         let tracks = &self.events.tracks;
         let is_async = |row: &EventRow| tracks.get(row.track as usize).is_some_and(|track| track.is_async);
         let pairing = |row: &EventRow| if is_async(row) { (row.name, row.category) } else { Pairing::default() };
+        let of_end = |end: &SliceEnd| {
+            let is_async = tracks.get(end.track as usize).is_some_and(|track| track.is_async);
+            (end.track, if is_async { end.pairing } else { Pairing::default() })
+        };
         // Sort by track and time; at equal times, keep the order of the file.
         let mut all: Vec<_> = begins.map(|(place, row)| ((row.track, pairing(row)), row.start, place, None)).collect();
-        all.extend(ends.iter().map(|end| ((end.track, end.pairing), end.at, end.place, Some(end.arguments))));
+        all.extend(ends.iter().map(|end| (of_end(end), end.at, end.place, Some((end.pairing.0, end.arguments)))));
         all.sort_by_key(|(group, at, place, end)| (*group, *at, *place, end.is_none()));
-        let (mut open, mut current): (Vec<usize>, _) = (Vec::new(), (0, Pairing::default()));
+        let (mut open, mut current) = (OpenBegins::default(), (0, Pairing::default()));
         for (group, at, place, end) in all {
             if group != current {
-                (current, open) = (group, Vec::new());
+                (current, open) = (group, OpenBegins::default());
             }
-            match end {
-                None => open.push(place),
-                Some(arguments) => match open.pop().and_then(|place| rows.get_mut(place)) {
-                    Some(row) => {
-                        row.end = at;
-                        if !arguments.is_empty() {
-                            row.arguments = self.events.arguments.merge_args(row.arguments, arguments);
-                        }
-                    }
-                    None => self.events.notes.add(Note::EndWithoutBegin, 1),
-                },
+            let Some((name, arguments)) = end else {
+                open.push(place, rows.get(place).map_or(StringId::EMPTY, |row| row.name));
+                continue;
+            };
+            let Some(inner) = open.close(name) else {
+                self.events.notes.add(Note::EndWithoutBegin, 1);
+                continue;
+            };
+            self.events.notes.add(Note::MisplacedEnd, u64::from(inner.len() > 1));
+            self.events.notes.add(Note::BeginWithoutEnd, inner.len() as u64 - 1);
+            for place in &inner {
+                rows.get_mut(*place).into_iter().for_each(|row| row.end = at);
+            }
+            let row = inner.first().and_then(|place| rows.get_mut(*place)).filter(|_| !arguments.is_empty());
+            if let Some(row) = row {
+                row.arguments = self.events.arguments.merge_args(row.arguments, arguments);
             }
         }
         let known = rows.iter().map(|row| if row.end == OPEN { row.start } else { row.end });
@@ -346,6 +355,33 @@ impl Builder {
         }
         self.events.rows = sorted;
         places
+    }
+}
+
+/// The begins of a track whose ends have not come, outermost first.
+#[derive(Default)]
+struct OpenBegins {
+    begins: Vec<(usize, StringId)>,
+    /// By name: the positions in the list.
+    by_name: HashMap<StringId, Vec<usize>>,
+}
+
+impl OpenBegins {
+    fn push(&mut self, place: usize, name: StringId) {
+        self.by_name.entry(name).or_default().push(self.begins.len());
+        self.begins.push((place, name));
+    }
+
+    /// Removes the begin that an end of this name closes, and those inside it; returns their places, outermost first.
+    fn close(&mut self, name: StringId) -> Option<Vec<usize>> {
+        let (_, top) = self.begins.last()?;
+        let is_top = name == StringId::EMPTY || *top == StringId::EMPTY || *top == name;
+        let at = if is_top { self.begins.len() - 1 } else { *self.by_name.get(&name)?.last()? };
+        let closed = self.begins.split_off(at);
+        for (_, name) in closed.iter().rev() {
+            self.by_name.get_mut(name).and_then(Vec::pop);
+        }
+        Some(closed.into_iter().map(|(place, _)| place).collect())
     }
 }
 

@@ -20,8 +20,10 @@ pub enum Note {
     BeforeEpoch,
     /// An end without a begin was left out.
     EndWithoutBegin,
-    /// A begin without an end lasts until the end of the trace.
+    /// A begin without an end lasts until the slice around it ends, or the trace.
     BeginWithoutEnd,
+    /// An end names another slice than the one that began last. It ended the last slice of its name, and those inside that.
+    MisplacedEnd,
     /// An end of an arrow was left out: no slice covers it, or its kind or id is unknown.
     LooseArrow,
     /// Invalid UTF-8 was replaced by U+FFFD.
@@ -50,7 +52,7 @@ pub enum Note {
 
 impl Note {
     /// All causes.
-    pub const ALL: [Note; 19] = [
+    pub const ALL: [Note; 20] = [
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -59,6 +61,7 @@ impl Note {
         Note::BeforeEpoch,
         Note::EndWithoutBegin,
         Note::BeginWithoutEnd,
+        Note::MisplacedEnd,
         Note::LooseArrow,
         Note::InvalidText,
         Note::DuplicateArgument,
@@ -88,6 +91,7 @@ impl Note {
             Note::BeforeEpoch => "before_epoch",
             Note::EndWithoutBegin => "end_without_begin",
             Note::BeginWithoutEnd => "begin_without_end",
+            Note::MisplacedEnd => "misplaced_end",
             Note::LooseArrow => "loose_arrow",
             Note::InvalidText => "invalid_text",
             Note::DuplicateArgument => "duplicate_argument",
@@ -109,7 +113,8 @@ impl Note {
             Note::NotAnEvent | Note::WithoutTime | Note::EndWithoutBegin | Note::MalformedArguments => "left out",
             Note::NegativeDuration => "counted as 0",
             Note::BeforeEpoch | Note::UnknownBase => "counted from 1970",
-            Note::BeginWithoutEnd => "ended with the trace",
+            Note::BeginWithoutEnd => "ended with the slice around it, or the trace",
+            Note::MisplacedEnd => "paired by name",
             Note::InvalidText => "replaced by U+FFFD",
             Note::DuplicateArgument => "the last value counts",
             Note::RepeatedId => "launches are joined within each prefix of process ids",

@@ -99,7 +99,7 @@ impl EventList {
             ('B', Some(at)) => self.add_event(line, Phase::Slice, at, None),
             ('E', Some(at)) => {
                 let track = self.line_track_number(line);
-                self.builder.end_slice(track, at, line.arguments);
+                self.builder.end_slice(track, line.name, at, line.arguments);
             }
             ('M', _) => self.apply_metadata(line),
             ('s' | 'f', Some(at)) => self.add_arrow(line, phase, at),

@@ -145,7 +145,7 @@ impl PerfettoReader {
             }
             Some(OpenSlice::Event) | None => {
                 let arguments = self.store_annotations(message, time.sequence)?;
-                self.builder.end_slice(track, time.at, arguments);
+                self.builder.end_slice(track, StringId::EMPTY, time.at, arguments);
             }
         }
         Ok(())
