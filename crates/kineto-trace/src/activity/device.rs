@@ -92,6 +92,17 @@ impl Accelerator {
 }
 
 impl ActivityType {
+    /// Returns whether it is work of a device: a kernel, a copy, a fill, or a command of MTIA.
+    pub const fn is_device_work(self) -> bool {
+        matches!(
+            self,
+            ActivityType::ConcurrentKernel
+                | ActivityType::GpuMemcpy
+                | ActivityType::GpuMemset
+                | ActivityType::MtiaCcpEvents
+        )
+    }
+
     /// Returns the type of device on which such an activity runs.
     ///
     /// Follows PyTorch's `deviceTypeFromActivity`; every runtime and driver call belongs to the host. Four types that

@@ -42,7 +42,9 @@ impl Events {
         let devices = self.device_properties();
         let (start, end) = self.window();
         let base = u64::try_from(self.file.base_ns).ok().filter(|base| *base > 0);
-        let base = base.map_or_else(|| base_time(start), Timestamp::from_nanos);
+        let first = self.rows.first().map_or(start, |row| row.start.min(start));
+        let base = base.filter(|base| *base <= first.as_nanos());
+        let base = base.map_or_else(|| base_time(first), Timestamp::from_nanos);
         let header = Header { metadata: &metadata, device_properties: &devices, base };
         match format {
             FormatKind::Json => {

@@ -57,3 +57,57 @@ fn ends_are_paired_by_name() {
     assert_eq!(shown(&events), "a@0+5 b@1+2");
     assert_eq!(events.notes().collect::<Vec<_>>(), [(Note::EndWithoutBegin, 2)]);
 }
+
+#[test]
+fn device_work_without_times_is_left_out() {
+    let events = read("kernel_ts_zero");
+    let summary = events.summary();
+    assert_eq!((summary.span_ns, summary.slices, summary.device_events), (100_000, 4, 1));
+    assert_eq!((summary.launches.count, summary.launches.mean_delay_ns), (1, 4_000.0));
+    assert_eq!((summary.notes.as_slice(), summary.findings()), (&[(Note::WithoutTime, 1)][..], Vec::new()));
+    assert!(summary.screen().to_string().contains("note: without_time (1); left out"));
+    // Other events may begin at 0, and work of no duration at any other time.
+    let text =
+        r#"[{"ph":"X","cat":"cpu_op","name":"op","ts":0,"dur":0},{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":0}]"#;
+    assert_eq!(Events::from_reader(text.as_bytes()).unwrap().len(), 2);
+}
+
+#[test]
+fn overlong_work_is_a_note_a_finding_and_a_broken_rule() {
+    for (name, title, first) in [
+        (
+            "kernel_236_years",
+            "`corrupt` is recorded to last 7447680000.000s, and so outlasts 1 later launch of its stream.",
+            "corrupt",
+        ),
+        (
+            "kernel_overruns_its_stream",
+            "`attention` is recorded to last 1.600s, and so outlasts 7 later launches of its stream.",
+            "attention",
+        ),
+    ] {
+        let events = read(name);
+        let summary = events.summary();
+        assert_eq!(summary.notes, [(Note::OverlongWork, 1)], "{name}");
+        assert_eq!(summary.findings()[0].title, title);
+        let rules: Vec<_> =
+            events.broken_rules().into_iter().map(|rule| (rule.problem, rule.count, rule.first)).collect();
+        let index = events.iter().position(|event| event.name() == first);
+        let problem = "device work outlasts the recording, or most of the other work of its stream";
+        assert_eq!(rules, [(problem, 1, index)], "{name}");
+    }
+}
+
+#[test]
+fn negative_times_keep_their_durations() {
+    let events = read("negative_ts");
+    assert_eq!((shown(&events).as_str(), events.notes().count()), ("n@0+8764 n@69617+1366", 0));
+    let first: serde_json::Value = serde_json::from_str(&events.summary().to_json()).unwrap();
+    assert_eq!(first["load"]["first_ts_ns"], -11_508_000);
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.json", "a.pftrace"] {
+        let path = folder.path().join(name);
+        events.save(&path).unwrap();
+        assert_eq!(shown(&Events::read(&path).unwrap()), shown(&events), "{name}");
+    }
+}

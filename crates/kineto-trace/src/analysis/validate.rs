@@ -2,6 +2,7 @@
 
 use super::events::values::as_signed;
 use super::events::{Event, Events, StringId, id_number};
+use super::summary::{Devices, find_overlong};
 use crate::time::Timestamp;
 
 /// A rule of a reader that a trace breaks, with the first event that breaks it.
@@ -41,6 +42,12 @@ const EARLY: ReaderRule = ReaderRule {
     problem: "device events begin before the call that launched them",
     effect: "drops their arrows",
     remedy: "check the device's clock",
+};
+const OVERLONG: ReaderRule = ReaderRule {
+    reader: "every viewer",
+    problem: "device work outlasts the recording, or most of the other work of its stream",
+    effect: "shows a device that is busy meanwhile",
+    remedy: "record again: the recorded end is wrong",
 };
 const NO_STREAM: ReaderRule = ReaderRule {
     reader: "HTA",
@@ -101,6 +108,8 @@ impl Events {
         let is_unlaunched = |event: &Event<'_>| event.correlation().is_some() && attribution.launch(*event).is_none();
         let is_early = |event: &Event<'_>| attribution.launch(*event).is_some_and(|call| event.start() < call.start());
         let mut broken = Vec::new();
+        let overlong = find_overlong(self, &Devices::new(self, &attribution)).into_iter().map(|(event, _)| event);
+        broken.extend(OVERLONG.broken_by(overlong));
         if self.is_perfetto() {
             broken.extend(EARLY.broken_by(work().filter(is_early)));
             return broken;

@@ -250,10 +250,11 @@ impl Builder {
     }
 
     /// Returns the sorted events. `base` is the origin of all times and of the window, in nanoseconds since the Unix
-    /// epoch.
+    /// epoch; 0 if it is unknown.
     pub(crate) fn finish(mut self, base: i64, window: (Option<i64>, Option<i64>)) -> Events {
         self.close_slices(window.1.map(relative_timestamp));
         self.take_foreign_slices_as_ops();
+        let base = self.base_of_early_times(base);
         let early = self.events.rows.iter_mut().map(|row| row.rebase_times(base)).filter(|early| *early).count();
         self.events.notes.add(Note::BeforeEpoch, early as u64);
         self.arrows.rebase_times(base);
@@ -268,6 +269,17 @@ impl Builder {
         events.accelerator =
             if events.private_use1.is_some() { Accelerator::PrivateUse1 } else { infer_accelerator(&events.rows) };
         self.events
+    }
+
+    /// Returns a base at which the earliest event is not before the epoch, if the file has none: its times count from any origin.
+    fn base_of_early_times(&mut self, base: i64) -> i64 {
+        let first = self.events.rows.iter().map(|row| row.start).min().unwrap_or(OPEN);
+        let early = (first.as_nanos() ^ (1 << 63)).cast_signed().min(0);
+        if base != 0 || early == 0 {
+            return base;
+        }
+        self.events.file.base_ns = early.saturating_neg();
+        self.events.file.base_ns
     }
 
     /// Adds an entry to the header; `json` is its value. Of several with one key, the last counts.

@@ -144,8 +144,7 @@ impl<'e> Event<'e> {
     /// The category alone decides. Annotations on devices and waits are not work. Neither are host operations with a
     /// stream among their arguments, as Triton writes them.
     pub fn is_device_work(&self) -> bool {
-        use ActivityType as T;
-        matches!(self.kind(), Some(T::ConcurrentKernel | T::GpuMemcpy | T::GpuMemset | T::MtiaCcpEvents))
+        self.kind().is_some_and(ActivityType::is_device_work)
     }
 
     /// Returns the type of the device that it ran on, or of an allocation's memory; `None` if its type is unknown.

@@ -12,11 +12,12 @@ pub enum Note {
     AsyncTrack,
     /// An element of the list that is not an object, or has no phase, was left out.
     NotAnEvent,
-    /// An event without a time, or a slice without a duration, was left out.
+    /// An event without a time, or a slice without a duration, was left out; also device work at time 0 for 0 ns, of which the device's
+    /// library collected no time.
     WithoutTime,
     /// A negative duration counts as 0.
     NegativeDuration,
-    /// A time before 1970 counts as 1970.
+    /// A time before 1970 counts as 1970. Without `baseTimeNanoseconds`, negative times are kept.
     BeforeEpoch,
     /// An end without a begin was left out.
     EndWithoutBegin,
@@ -26,6 +27,11 @@ pub enum Note {
     MisplacedEnd,
     /// An end of an arrow was left out: no slice covers it, or its kind or id is unknown.
     LooseArrow,
+    /// A text, word or comma that JSON forbids was read as other readers take it: unescaped backslashes and control characters, `N/A`,
+    /// a comma before a bracket.
+    InvalidJson,
+    /// The list of events has no end, which Chrome's format allows, and writes that end early cause.
+    OpenList,
     /// Invalid UTF-8 was replaced by U+FFFD.
     InvalidText,
     /// A second argument of the same name replaced the first.
@@ -48,11 +54,14 @@ pub enum Note {
     /// A launch's number occurs in several processes without different prefixes. Work counts for the launch of its own process, else
     /// for the last one before it. Only in [`Summary::notes`](crate::analysis::Summary::notes).
     AmbiguousId,
+    /// Device work outlasts the recording, or most of the other work of its stream, so its recorded end is wrong. Only in
+    /// [`Summary::notes`](crate::analysis::Summary::notes).
+    OverlongWork,
 }
 
 impl Note {
     /// All causes.
-    pub const ALL: [Note; 20] = [
+    pub const ALL: [Note; 23] = [
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -63,6 +72,8 @@ impl Note {
         Note::BeginWithoutEnd,
         Note::MisplacedEnd,
         Note::LooseArrow,
+        Note::InvalidJson,
+        Note::OpenList,
         Note::InvalidText,
         Note::DuplicateArgument,
         Note::MalformedArguments,
@@ -73,6 +84,7 @@ impl Note {
         Note::Incomplete,
         Note::RepeatedId,
         Note::AmbiguousId,
+        Note::OverlongWork,
     ];
 
     /// Returns whether recorded events are missing from the file.
@@ -93,6 +105,8 @@ impl Note {
             Note::BeginWithoutEnd => "begin_without_end",
             Note::MisplacedEnd => "misplaced_end",
             Note::LooseArrow => "loose_arrow",
+            Note::InvalidJson => "invalid_json",
+            Note::OpenList => "open_list",
             Note::InvalidText => "invalid_text",
             Note::DuplicateArgument => "duplicate_argument",
             Note::MalformedArguments => "malformed_arguments",
@@ -103,6 +117,7 @@ impl Note {
             Note::Incomplete => "incomplete",
             Note::RepeatedId => "repeated_id",
             Note::AmbiguousId => "ambiguous_id",
+            Note::OverlongWork => "overlong_work",
         }
     }
 
@@ -115,9 +130,12 @@ impl Note {
             Note::BeforeEpoch | Note::UnknownBase => "counted from 1970",
             Note::BeginWithoutEnd => "ended with the slice around it, or the trace",
             Note::MisplacedEnd => "paired by name",
+            Note::InvalidJson => "read as other readers do; `kineto repair` writes valid JSON",
+            Note::OpenList => "the file may lack its end",
             Note::InvalidText => "replaced by U+FFFD",
             Note::DuplicateArgument => "the last value counts",
             Note::RepeatedId => "launches are joined within each prefix of process ids",
+            Note::OverlongWork => "device work outlasts its stream; counted as recorded",
             Note::AmbiguousId => "work counts for the last launch of its number",
             Note::OtherPhase | Note::AsyncTrack | Note::LooseArrow => return None,
             Note::CutOff | Note::TimeLimit | Note::LostState | Note::Incomplete => return None,

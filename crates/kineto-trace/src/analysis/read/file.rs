@@ -78,7 +78,8 @@ impl FileReader {
         let start = recordings.iter().map(|(_, start, _)| *start).min().or(start);
         let end = window_end.or(recordings.iter().map(|(.., end)| *end).max());
         let mut events = builder.finish(self.base, (start, end));
-        let at = |ns| absolute_timestamp(relative_timestamp(ns), self.base).0;
+        let base = events.file.base_ns;
+        let at = |ns| absolute_timestamp(relative_timestamp(ns), base).0;
         let row = |(name, start, end)| RecordingRow {
             name: events.strings.get(name).to_owned(),
             start: at(start),
@@ -373,12 +374,12 @@ mod tests {
     #[test]
     fn omissions_and_repairs_are_counted() {
         let text = [
-            br#"[7, {}, {"ph":"X"}, {"ph":"X","ts":1}, {"ph":"X","ts":"x","dur":1}, {"ph":"D","ts":1}, {"ph":"b","ts":1},
+            br#"{"baseTimeNanoseconds":1000,"traceEvents":[7, {}, {"ph":"X"}, {"ph":"X","ts":1}, {"ph":"X","ts":"x","dur":1}, {"ph":"D","ts":1}, {"ph":"b","ts":1},
                 {"ph":"X","name":"a","ts":-5,"dur":-1,"args":{"n":1,"n":NaN}}, {"ph":"i","name":"p","ts":7,"args":[]},
                 {"ph":"X","name":"\ud800"#
                 .as_slice(),
             b"\xff",
-            br#"","ts":8,"dur":1,"tid":"seven","pid":"x","args":null}]"#,
+            br#"","ts":8,"dur":1,"tid":"seven","pid":"x","args":null}]}"#,
         ]
         .concat();
         let events = Events::from_reader(text.as_slice()).unwrap();

@@ -21,7 +21,7 @@ pub struct Finding {
 }
 
 impl Summary {
-    /// Returns the problems found, by possible gain in descending order; at most five.
+    /// Returns the problems found: first, whether times are wrong, then by possible gain in descending order; at most five.
     pub fn findings(&self) -> Vec<Finding> {
         const MAX_FINDINGS: usize = 5;
 
@@ -39,6 +39,8 @@ impl Summary {
         ];
         let mut found: Vec<Finding> = all.iter().filter_map(|find| find(self)).collect();
         found.sort_by_key(|finding| Reverse(finding.gain_ns));
+        // The gains of the others rest on such times.
+        found.splice(0..0, find_overlong_work(self));
         found.truncate(MAX_FINDINGS);
         found
     }
@@ -53,6 +55,27 @@ pub(super) fn percent_of(part: u64, whole: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
 pub(super) fn format_ns(ns: u64) -> String {
     format_time(ns as f64, None)
+}
+
+/// Device work lasts longer than it can.
+fn find_overlong_work(summary: &Summary) -> Option<Finding> {
+    const MAX_NAME_CHARS: usize = 40;
+
+    let found = summary.overlong.as_ref()?;
+    let (name, ns) = (truncate_name(&found.name, MAX_NAME_CHARS), format_ns(found.ns));
+    let outlasted = match found.outlasted {
+        0 => "the recording".to_owned(),
+        count => format!("{} of its stream", count_with_noun(count, "later launch")),
+    };
+    Some(Finding {
+        title: format!("`{name}` is recorded to last {ns}, and so outlasts {outlasted}."),
+        evidence: format!(
+            "The recorded end of {} of device work is wrong. Busy and idle time are wrong too: record again, with another \
+             driver if it recurs.",
+            count_with_noun(found.count, "piece")
+        ),
+        gain_ns: 0,
+    })
 }
 
 /// The host launches too late: devices are idle, mostly before the next launch.

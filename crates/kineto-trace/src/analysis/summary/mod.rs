@@ -10,6 +10,7 @@ mod launches;
 mod losses;
 mod memory;
 mod occupation;
+mod overlong;
 mod path;
 mod screen;
 mod series;
@@ -29,6 +30,8 @@ pub use launches::{LaunchFigures, QueueFigures};
 pub(super) use losses::recorded_losses;
 pub use memory::MemoryFigures;
 pub use occupation::{Exclusive, Occupation};
+pub use overlong::OverlongWork;
+pub(super) use overlong::find_overlong;
 pub(super) use path::{CallRole, PathContext, PathIndexes};
 pub use path::{CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, StepPath};
 pub use screen::Screen;
@@ -106,6 +109,8 @@ pub struct Summary {
     pub gaps: Vec<Gap>,
     /// The calls that launched work.
     pub launches: LaunchFigures,
+    /// Device work whose recorded end cannot be right; `None` if there is none.
+    pub overlong: Option<OverlongWork>,
     /// The queues of streams with a known launch.
     pub queues: Vec<QueueFigures>,
     /// The steps of the program.
@@ -195,6 +200,7 @@ impl Summary {
         numbers.sort_unstable();
         numbers.dedup();
         let range = events.slice_range();
+        let overlong = OverlongWork::new(events, devices);
         Summary {
             start: range.start,
             span_ns: range.end.since(range.start),
@@ -222,7 +228,8 @@ impl Summary {
             averages: KeyAverages::default(),
             attribution: attribution.counts(),
             losses: recorded_losses(events).unwrap_or_default(),
-            notes: events.notes().chain(id_notes(&attribution.counts())).collect(),
+            notes: events.notes().chain(more_notes(&attribution.counts(), overlong.as_ref())).collect(),
+            overlong,
             file: events.file,
         }
     }
@@ -253,10 +260,15 @@ impl Summary {
     }
 }
 
-/// Returns the notes about numbers of launches that occur in several processes.
-fn id_notes(counts: &AttributionCounts) -> impl Iterator<Item = (Note, u64)> + use<> {
-    let notes = [(Note::RepeatedId, counts.repeated_ids), (Note::AmbiguousId, counts.ambiguous_ids)];
-    notes.into_iter().filter(|(_, count)| *count > 0)
+/// Returns the notes about launches of equal numbers, and about device work.
+fn more_notes(
+    counts: &AttributionCounts,
+    overlong: Option<&OverlongWork>,
+) -> impl Iterator<Item = (Note, u64)> + use<> {
+    let overlong = overlong.map_or(0, |found| found.count);
+    let ids = [(Note::RepeatedId, counts.repeated_ids), (Note::AmbiguousId, counts.ambiguous_ids)];
+    let notes = ids.into_iter().chain([(Note::OverlongWork, overlong)]);
+    notes.filter(|(_, count)| *count > 0)
 }
 
 /// Returns the rank in `distributedInfo`.

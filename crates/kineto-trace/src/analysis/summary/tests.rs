@@ -122,7 +122,11 @@ fn many_small_kernels_are_found() {
 #[test]
 fn exposed_communication_is_found() {
     let train = |comm: (u32, u32)| {
-        TraceText::default().kernel(1, "gemm", (0, 1), (2, 1000)).kernel(2, "ncclDevKernel_AllReduce", (1, 2), comm)
+        let args = "\"correlation\":2,\"device\":0,\"stream\":8";
+        TraceText::default()
+            .kernel(1, "gemm", (0, 1), (2, 1000))
+            .add("cuda_runtime", "cudaLaunchKernel", (1, 1), (1, 2), "\"correlation\":2")
+            .add("kernel", "ncclDevKernel_AllReduce", (0, 8), comm, args)
     };
     assert_eq!(
         train((900, 1500)).titles(),

@@ -1,0 +1,168 @@
+//! Device work whose recorded end cannot be right.
+//!
+//! The work of a stream runs in the order of its launches. If work lasts until later work of its stream has ended, one of the two
+//! ends is wrong: the first, if most of the stream's other work ended meanwhile, or if it lasts longer than the host recorded. The
+//! work of one launch, such as that of a graph, may run at once and counts as one.
+
+use super::work::{Devices, Work};
+use crate::analysis::events::{Event, Events};
+use std::cmp::Reverse;
+
+/// Device work that outlasts the recording, or most of the other work of its stream. Figures contain it as it was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OverlongWork {
+    /// The number of such pieces.
+    pub count: u64,
+    /// The name of the longest.
+    pub name: String,
+    /// Its recorded duration, in nanoseconds.
+    pub ns: u64,
+    /// The number of later launches of its stream whose work ended before it.
+    pub outlasted: u64,
+}
+
+/// The work of one launch on a stream, such as all kernels of a graph.
+struct Piece<'e> {
+    /// The work that ends last.
+    work: Work<'e>,
+    /// The number of later pieces that ended before it.
+    outlasted: u64,
+}
+
+impl OverlongWork {
+    /// Returns `None` if there is no such work.
+    pub(super) fn new(events: &Events, devices: &Devices<'_>) -> Option<OverlongWork> {
+        let found = find_overlong(events, devices);
+        let (longest, outlasted) =
+            found.iter().max_by_key(|(event, _)| (event.duration_ns(), Reverse(event.index())))?;
+        let (name, ns) = (longest.name().to_owned(), longest.duration_ns());
+        Some(OverlongWork { count: found.len() as u64, name, ns, outlasted: *outlasted })
+    }
+}
+
+/// Returns such work in order of its start, with the number of later launches of its stream whose work ended before it.
+pub(in crate::analysis) fn find_overlong<'e>(events: &'e Events, devices: &Devices<'e>) -> Vec<(Event<'e>, u64)> {
+    let recorded_ns = events.window.map(|(start, end)| end.since(start));
+    let host_ns = host_span_ns(events);
+    let mut found = Vec::new();
+    for (_, work) in devices.by_stream() {
+        let mut pieces = pieces_of_launches(&work);
+        count_outlasted(&mut pieces);
+        for piece in &pieces {
+            let (event, outlasted) = (piece.work.event, piece.outlasted);
+            let outlasts_recording = recorded_ns.is_some_and(|recorded| event.duration_ns() > recorded);
+            let outlasts_stream =
+                outlasted > 0 && (outlasted * 2 >= pieces.len() as u64 || event.duration_ns() > host_ns);
+            if outlasts_recording || outlasts_stream {
+                found.push((event, outlasted));
+            }
+        }
+    }
+    found.sort_by_key(|(event, _)| event.index());
+    found
+}
+
+/// Combines the work of a stream, which is sorted, by launch.
+fn pieces_of_launches<'e>(work: &[Work<'e>]) -> Vec<Piece<'e>> {
+    let mut pieces: Vec<Piece<'e>> = Vec::new();
+    for work in work {
+        let launch = work.event.correlation();
+        match pieces.last_mut().filter(|last| launch.is_some() && last.work.event.correlation() == launch) {
+            Some(last) if work.end() > last.work.end() => last.work = *work,
+            Some(_) => {}
+            None => pieces.push(Piece { work: *work, outlasted: 0 }),
+        }
+    }
+    pieces
+}
+
+/// Counts for each piece how many later ones ended before it, in n log n.
+fn count_outlasted(pieces: &mut [Piece<'_>]) {
+    let mut ends: Vec<_> = pieces.iter().map(|piece| piece.work.end()).collect();
+    if ends.is_sorted() {
+        return;
+    }
+    ends.sort_unstable();
+    // A Fenwick tree over the ends of the pieces behind.
+    let mut tree = vec![0_u64; ends.len() + 1];
+    for piece in pieces.iter_mut().rev() {
+        let earlier = ends.partition_point(|end| *end < piece.work.end());
+        let mut at = earlier;
+        while let Some(count) = tree.get(at).filter(|_| at > 0) {
+            piece.outlasted += count;
+            at &= at - 1;
+        }
+        at = earlier + 1;
+        while let Some(count) = tree.get_mut(at) {
+            *count += 1;
+            at += at & at.wrapping_neg();
+        }
+    }
+}
+
+/// Returns the time from the first start of the host's slices to their last end.
+fn host_span_ns(events: &Events) -> u64 {
+    let host = || events.iter().filter(|event| event.is_slice() && !event.is_on_device());
+    let (start, end) = (host().map(|slice| slice.start()).min(), host().map(|slice| slice.end()).max());
+    start.zip(end).map_or(u64::MAX, |(start, end)| end.since(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::relations::Attribution;
+    use crate::analysis::relations::Nesting;
+    use proptest::prelude::*;
+
+    /// Returns a trace of kernels on one stream: launch, start and duration.
+    fn events(kernels: &[(u64, u64, u64)], window: &str) -> Events {
+        let kernel = |(launch, start, ns): &(u64, u64, u64)| {
+            format!(
+                r#"{{"ph":"X","cat":"kernel","name":"{start}+{ns}","pid":0,"tid":7,"ts":{start},"dur":{ns},"args":{{"correlation":{launch}}}}}"#
+            )
+        };
+        let host = r#"{"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":1,"ts":0,"dur":100}"#.to_owned();
+        let rows: Vec<_> = kernels.iter().map(kernel).chain([host, window.to_owned()]).collect();
+        let text = format!("{{\"schemaVersion\":1,\"traceEvents\":[{}]}}", rows.join(",").trim_end_matches(','));
+        Events::from_reader(text.as_bytes()).unwrap()
+    }
+
+    fn found(kernels: &[(u64, u64, u64)], window: &str) -> Vec<(String, u64)> {
+        let events = events(kernels, window);
+        let attribution = Attribution::new(&events, &Nesting::new(&events));
+        let found = find_overlong(&events, &Devices::new(&events, &attribution));
+        found.into_iter().map(|(event, outlasted)| (event.name().to_owned(), outlasted)).collect()
+    }
+
+    #[test]
+    fn work_is_overlong_if_most_of_its_stream_ended_before() {
+        let one = |name: &str, outlasted| vec![(name.to_owned(), outlasted)];
+        assert_eq!(found(&[(1, 0, 10), (2, 10, 60), (3, 20, 10), (4, 30, 10)], ""), one("10+60", 2));
+        assert_eq!(found(&[(1, 0, 10), (2, 10, 60), (3, 20, 10), (4, 80, 10), (5, 90, 1)], ""), []);
+        assert_eq!(found(&[(1, 0, 10), (2, 10, 600), (3, 20, 10), (4, 700, 10), (5, 710, 1)], ""), one("10+600", 1));
+        assert_eq!(found(&[(1, 0, 60), (1, 5, 10), (1, 20, 10)], ""), [], "one graph");
+        assert_eq!(found(&[(1, 0, 60), (2, 50, 20), (3, 60, 0)], ""), [], "the next one begins early");
+        assert_eq!(found(&[(1, 0, 500)], ""), []);
+        let window = r#"{"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"PyTorch Profiler","ts":0,"dur":400}"#;
+        assert_eq!(found(&[(1, 0, 500)], window), one("0+500", 0));
+        assert_eq!(found(&[(1, 100, 350)], window), []);
+    }
+
+    proptest! {
+        #[test]
+        fn counts_agree_with_all_pairs(kernels in prop::collection::vec((0u64..40, 0u64..20), 1..30)) {
+            let mut kernels: Vec<_> = (1..).zip(kernels).map(|(launch, (start, ns))| (launch, start, ns)).collect();
+            kernels.sort_by_key(|(_, start, ns)| (*start, start + ns));
+            let events = events(&kernels, "");
+            let devices = Devices::without_launches(&events);
+            let (_, work) = devices.by_stream().remove(0);
+            let mut pieces = pieces_of_launches(&work);
+            count_outlasted(&mut pieces);
+            for (at, piece) in pieces.iter().enumerate() {
+                let outlasted = pieces[at..].iter().filter(|other| other.work.end() < piece.work.end()).count();
+                prop_assert_eq!(piece.outlasted, outlasted as u64);
+            }
+        }
+    }
+}
