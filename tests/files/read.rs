@@ -134,7 +134,7 @@ fn file_is_refused_at_the_right_byte_when_it_is_not_json() {
     let error = Events::read(&path).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Json, Some(path.as_path())));
     let place = text(&path).find("/\"world/").unwrap() + 2;
-    assert!(error.to_string().contains(&format!("at byte {place}")), "{error}");
+    assert!(error.to_string().contains(&format!("(byte {place})")), "{error}");
 }
 
 /// Returns the events of a file, if it exists.

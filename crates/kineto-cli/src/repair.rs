@@ -1,4 +1,4 @@
-//! `kineto repair`: completes a trace that is cut off, or makes one of a segment.
+//! `kineto repair`: completes a trace that is cut off, rewrites what is not JSON, or makes one of a segment.
 
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{self, Events};
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_kineto::{Error, Segment, Trace};
 
-/// Completes a trace that is cut off, so that every viewer opens it: copies all whole events and closes the file.
+/// Completes a trace that is cut off, so that every viewer opens it: copies all whole events and closes the file. Rewrites what
+/// strict readers reject and others read, such as unescaped backslashes and control characters.
 ///
 /// Of a segment (`.kseg`), writes the trace that it holds, without the parts that are damaged or missing. Of a folder of
 /// segments, which a process with KINETO_OVERFLOW=spill has left, writes the trace of each, with its number. Of a live file
@@ -72,7 +73,7 @@ fn repair_folder(folder: &Path, output: &Path) -> ExitCode {
     status
 }
 
-/// Copies the whole events of a trace that is cut off; returns what it did.
+/// Copies the whole events of a trace that is cut off or not JSON; returns what it did.
 fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
     let repair = analysis::repair(trace, output)?;
     // A truncated file may also be invalid before the cut, so read the result.
@@ -84,8 +85,16 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
             None => format!("{}: whole, {events}", crate::shown(trace)),
         },
         Some(repair) => {
-            let dropped = count_with_noun(repair.dropped_bytes, "byte");
-            format!("{}: {events}; dropped {dropped} at the end", crate::shown(output))
+            let dropped = (repair.dropped_bytes > 0)
+                .then(|| format!("; dropped {} at the end", count_with_noun(repair.dropped_bytes, "byte")));
+            let rewritten = (repair.rewritten > 0).then(|| {
+                format!(
+                    "; rewrote {} that {} not JSON",
+                    count_with_noun(repair.rewritten, "place"),
+                    if repair.rewritten == 1 { "was" } else { "were" }
+                )
+            });
+            format!("{}: {events}{}{}", crate::shown(output), dropped.unwrap_or_default(), rewritten.unwrap_or_default())
         }
     })
 }

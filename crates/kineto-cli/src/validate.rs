@@ -18,13 +18,16 @@ pub(crate) struct ValidateArguments {
     /// The trace files, or folders of them.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
+    /// Reads a truncated file up to its last event.
+    #[arg(long)]
+    partial: bool,
 }
 
 /// Validates each trace.
 pub(crate) fn run(arguments: &ValidateArguments) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
-        match read_events(&path, false) {
+        match read_events(&path, arguments.partial) {
             Ok(events) => {
                 let text = format_report(&path, &events);
                 if text.contains('\n') {

@@ -40,5 +40,5 @@ fn stacks_are_printed_or_written() {
     let (out, errors, _) = run(&["stacks", located.to_str().unwrap(), "--locations"]);
     assert!(out.starts_with("train_(src/main.rs:7) 2\n") && errors.is_empty(), "{out}{errors}");
     let (_, errors, status) = run(&["stacks", cut.to_str().unwrap()]);
-    assert!(status == Some(1) && errors.contains("cut off at byte"), "{errors}");
+    assert!(status == Some(1) && errors.contains("cut off at line"), "{errors}");
 }

@@ -67,7 +67,7 @@ fn conversion_that_fails_leaves_no_file() {
     let (folder, whole, cut) = traces();
     let output = folder.path().join("out.json");
     let (_, errors, status) = run(&["convert", cut.to_str().unwrap(), "-o", output.to_str().unwrap()]);
-    assert!(status == Some(1) && errors.contains("cut off at byte") && !output.exists(), "{errors}");
+    assert!(status == Some(1) && errors.contains("cut off at line") && !output.exists(), "{errors}");
     let (_, errors, status) =
         run(&["convert", whole.to_str().unwrap(), "-o", folder.path().join("a.zip").to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("use .json, .speedscope.json, .pftrace, .csv or .folded"), "{errors}");

@@ -58,7 +58,7 @@ fn path_of_a_step_ends_with_its_work() {
 fn path_of_a_broken_file_is_an_error() {
     let (_folder, _, cut) = traces();
     let (out, errors, status) = run(&["path", cut.to_str().unwrap()]);
-    assert!(status == Some(1) && out.is_empty() && errors.contains("cut off at byte"), "{errors}");
+    assert!(status == Some(1) && out.is_empty() && errors.contains("cut off at line"), "{errors}");
     let (out, errors, status) = run(&["path", "--partial", cut.to_str().unwrap()]);
     assert!(status == Some(0) && out.contains("cudaLaunchKernel"), "{out}{errors}");
 }

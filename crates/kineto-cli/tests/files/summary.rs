@@ -132,7 +132,7 @@ fn traces_read_at_once_keep_their_order() {
     });
     let expected = (0..12).filter(|number| *number != 3).map(|number| (12 - number) * 2000 + 3);
     assert!(events.eq(expected), "{out}");
-    assert!(status == Some(1) && errors.contains("3.json: cut off at byte 1"), "{errors}");
+    assert!(status == Some(1) && errors.contains("3.json: cut off at line 1, column 2 (byte 1)"), "{errors}");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn broken_files_are_errors_and_others_are_summarized() {
     assert_eq!(status, Some(1));
     let errors: Vec<_> = errors.lines().collect();
     assert!(
-        errors.len() == 2 && errors[0].contains("missing.json") && errors[1].contains("cut off at byte"),
+        errors.len() == 2 && errors[0].contains("missing.json") && errors[1].contains("cut off at line"),
         "{errors:?}"
     );
     assert!(out.contains("gemm"), "{out}");

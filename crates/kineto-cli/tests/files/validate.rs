@@ -29,7 +29,10 @@ fn broken_rules_are_named_with_their_first_event() {
 fn file_that_is_no_trace_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
-    fs::write(&path, "[{\"ph\": \"X\"}").unwrap();
+    fs::write(&path, "[{\"ph\": \"X\"").unwrap();
     let (out, errors, status) = run(&["validate", path.to_str().unwrap()]);
-    assert!(out.is_empty() && errors.contains("cut off at byte 12") && status == Some(1), "{out}{errors}");
+    assert!(
+        out.is_empty() && errors.contains("cut off at line 1, column 12 (byte 11)") && status == Some(1),
+        "{out}{errors}"
+    );
 }

@@ -66,10 +66,10 @@ fn device_work_without_times_is_left_out() {
     assert_eq!((summary.launches.count, summary.launches.mean_delay_ns), (1, 4_000.0));
     assert_eq!((summary.notes.as_slice(), summary.findings()), (&[(Note::WithoutTime, 1)][..], Vec::new()));
     assert!(summary.screen().to_string().contains("note: without_time (1); left out"));
-    // Other events may begin at 0, and work of no duration at any other time.
-    let text =
-        r#"[{"ph":"X","cat":"cpu_op","name":"op","ts":0,"dur":0},{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":0}]"#;
-    assert_eq!(Events::from_reader(text.as_bytes()).unwrap().len(), 2);
+    // If other events begin at 0, so may work.
+    let text = r#"[{"ph":"X","cat":"cpu_op","name":"op","ts":0,"dur":0},{"ph":"X","cat":"kernel","name":"k","ts":0,"dur":0},
+        {"ph":"X","cat":"kernel","name":"k","ts":1,"dur":0}]"#;
+    assert_eq!(Events::from_reader(text.as_bytes()).unwrap().len(), 3);
 }
 
 #[test]
@@ -110,4 +110,28 @@ fn negative_times_keep_their_durations() {
         events.save(&path).unwrap();
         assert_eq!(shown(&Events::read(&path).unwrap()), shown(&events), "{name}");
     }
+}
+
+#[test]
+fn json_that_other_readers_accept_is_read_with_a_note() {
+    let names = |events: &Events| events.iter().map(|event| event.name().to_owned()).collect::<Vec<_>>();
+    for (name, expected, note) in [
+        ("windows_path", &["aten::mm", r"lib\core\__init__.py(2): f"][..], Note::InvalidJson),
+        ("raw_control_character", &["config.py(0): \u{1}"], Note::InvalidJson),
+        ("bare_NA", &["Memcpy HtoD"], Note::InvalidJson),
+        ("array_trailing_comma", &["a"], Note::InvalidJson),
+        ("array_without_end", &["a", "b"], Note::OpenList),
+    ] {
+        let events = read(name);
+        assert_eq!(
+            (names(&events).as_slice(), events.notes().collect::<Vec<_>>()),
+            (expected.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>().as_slice(), vec![(note, 1)]),
+            "{name}"
+        );
+    }
+    let copy = read("bare_NA");
+    assert_eq!(
+        copy.get(0).unwrap().arg("memory bandwidth (GB/s)").map(|value| format!("{value:?}")),
+        Some("null".to_owned())
+    );
 }

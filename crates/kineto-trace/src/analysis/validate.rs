@@ -1,7 +1,7 @@
 //! Checks a trace against the rules of the tools that read it.
 
 use super::events::values::as_signed;
-use super::events::{Event, Events, StringId, id_number};
+use super::events::{Event, Events, Note, StringId, id_number};
 use super::summary::{Devices, find_overlong};
 use crate::time::Timestamp;
 
@@ -42,6 +42,18 @@ const EARLY: ReaderRule = ReaderRule {
     problem: "device events begin before the call that launched them",
     effect: "drops their arrows",
     remedy: "check the device's clock",
+};
+const INVALID_JSON: ReaderRule = ReaderRule {
+    reader: "TensorBoard and HTA",
+    problem: "texts, words or commas of the file are not JSON",
+    effect: "reject the file",
+    remedy: "write a copy with `kineto repair`, which rewrites them",
+};
+const OPEN_LIST: ReaderRule = ReaderRule {
+    reader: "TensorBoard and HTA",
+    problem: "the list of events has no end",
+    effect: "reject the file",
+    remedy: "write a copy with `kineto repair`, which closes it",
 };
 const OVERLONG: ReaderRule = ReaderRule {
     reader: "every viewer",
@@ -89,7 +101,7 @@ const COARSE_TIMES: ReaderRule = ReaderRule {
 impl Events {
     /// Returns the rules of HTA, TensorBoard and Perfetto that the trace breaks.
     ///
-    /// A file that is not JSON, or not a trace, is an error of [`read`](Events::read) already. Of a file in Perfetto's format
+    /// A file that cannot be read is an error of [`read`](Events::read) already. Of a file in Perfetto's format
     /// only Perfetto's rules count: the others do not read it, and its slices may overlap.
     ///
     /// ```
@@ -108,6 +120,10 @@ impl Events {
         let is_unlaunched = |event: &Event<'_>| event.correlation().is_some() && attribution.launch(*event).is_none();
         let is_early = |event: &Event<'_>| attribution.launch(*event).is_some_and(|call| event.start() < call.start());
         let mut broken = Vec::new();
+        for (note, rule) in [(Note::InvalidJson, INVALID_JSON), (Note::OpenList, OPEN_LIST)] {
+            let count = self.notes().find(|(found, _)| *found == note).map(|(_, count)| count);
+            broken.extend(count.map(|count| BrokenRule { count, ..rule.broken_by_file() }));
+        }
         let overlong = find_overlong(self, &Devices::new(self, &attribution)).into_iter().map(|(event, _)| event);
         broken.extend(OVERLONG.broken_by(overlong));
         if self.is_perfetto() {

@@ -358,7 +358,7 @@ impl<'a> Table<'a> {
 
     fn write_omissions(&self, f: &mut fmt::Formatter<'_>, rows: usize, columns: usize) -> fmt::Result {
         if rows > 0 && !self.as_torch {
-            writeln!(f, "More rows: {rows} (raise row_limit)")?;
+            writeln!(f, "More rows: {rows} (--rows lists them)")?;
         }
         if columns > 0 {
             writeln!(f, "More columns: {columns} (raise width)")?;

@@ -12,8 +12,8 @@ pub enum Note {
     AsyncTrack,
     /// An element of the list that is not an object, or has no phase, was left out.
     NotAnEvent,
-    /// An event without a time, or a slice without a duration, was left out; also device work at time 0 for 0 ns, of which the device's
-    /// library collected no time.
+    /// An event without a time, or a slice without a duration, was left out; also device work at time 0 for 0 ns before all
+    /// other events, of which the device's library collected no time.
     WithoutTime,
     /// A negative duration counts as 0.
     NegativeDuration,
@@ -32,6 +32,8 @@ pub enum Note {
     InvalidJson,
     /// The list of events has no end, which Chrome's format allows, and writes that end early cause.
     OpenList,
+    /// A slice on a row of a device is not known as its work: the names of rows are others than those of XLA and Ascend.
+    UnknownDevice,
     /// Invalid UTF-8 was replaced by U+FFFD.
     InvalidText,
     /// A second argument of the same name replaced the first.
@@ -61,7 +63,7 @@ pub enum Note {
 
 impl Note {
     /// All causes.
-    pub const ALL: [Note; 23] = [
+    pub const ALL: [Note; 24] = [
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -74,6 +76,7 @@ impl Note {
         Note::LooseArrow,
         Note::InvalidJson,
         Note::OpenList,
+        Note::UnknownDevice,
         Note::InvalidText,
         Note::DuplicateArgument,
         Note::MalformedArguments,
@@ -107,6 +110,7 @@ impl Note {
             Note::LooseArrow => "loose_arrow",
             Note::InvalidJson => "invalid_json",
             Note::OpenList => "open_list",
+            Note::UnknownDevice => "unknown_device",
             Note::InvalidText => "invalid_text",
             Note::DuplicateArgument => "duplicate_argument",
             Note::MalformedArguments => "malformed_arguments",
@@ -131,6 +135,7 @@ impl Note {
             Note::BeginWithoutEnd => "ended with the slice around it, or the trace",
             Note::MisplacedEnd => "paired by name",
             Note::InvalidJson => "read as other readers do; `kineto repair` writes valid JSON",
+            Note::UnknownDevice => "slices on rows of devices are not recognized as work",
             Note::OpenList => "the file may lack its end",
             Note::InvalidText => "replaced by U+FFFD",
             Note::DuplicateArgument => "the last value counts",

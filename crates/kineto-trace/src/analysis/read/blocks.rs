@@ -71,8 +71,9 @@ impl<'i, R: Read> BlockReader<'i, R> {
         }
     }
 
-    /// Takes a block back whose buffer is free.
+    /// Takes the next block of the file back, which is consumed; its buffer is free.
     pub(super) fn reuse(&mut self, block: ListBlock) {
+        self.input.consume(&block.text);
         self.free.push(block.text);
     }
 

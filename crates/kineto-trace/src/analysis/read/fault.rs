@@ -1,5 +1,6 @@
 //! Errors in a file, with their position.
 
+use super::input::Place;
 use crate::error::{Error, ErrorKind};
 use std::io;
 
@@ -15,6 +16,8 @@ pub(crate) struct Fault {
 pub(crate) enum Cause {
     /// Not JSON; contains what was expected.
     NotJson(&'static str),
+    /// Not JSON directly behind a text; contains what was expected.
+    NotJsonAfterText(&'static str),
     /// Not a file in Perfetto's format; contains what was expected.
     NotProtobuf(&'static str),
     /// Does not begin like a trace in JSON.
@@ -40,51 +43,61 @@ impl Fault {
         Box::new(Fault { cause, at })
     }
 
-    /// Converts it to an error for the caller.
-    pub(super) fn into_error(self) -> Error {
-        let at = self.at;
+    /// Returns whether the text is not JSON.
+    pub(super) fn is_not_json(&self) -> bool {
+        matches!(self.cause, Cause::NotJson(_) | Cause::NotJsonAfterText(_))
+    }
+
+    /// Converts it to an error for the caller. `place` is where it is in a file of JSON.
+    pub(super) fn into_error(self, place: Option<Place>) -> Error {
+        let byte = self.at;
+        let at = match place {
+            Some(Place { line, column }) => format!("line {line}, column {column} (byte {byte})"),
+            None => format!("byte {byte}"),
+        };
         match self.cause {
-            Cause::NotJson(expected) => Error::new(
+            Cause::NotJson(expected) => {
+                Error::new(ErrorKind::Json, format!("not JSON: expected {expected} at {at}; correct the file there"))
+            }
+            Cause::NotJsonAfterText(expected) => Error::new(
                 ErrorKind::Json,
                 format!(
-                    "not JSON: expected {expected} at byte {at}; correct the file there (PyTorch leaves quotes in metadata unescaped)"
+                    "not JSON: expected {expected} at {at}; correct the text before it (PyTorch leaves quotes in metadata unescaped)"
                 ),
             ),
             Cause::NotProtobuf(expected) => Error::new(
                 ErrorKind::NotATrace,
-                format!("damaged Perfetto trace: expected {expected} at byte {at}; copy or record the file again"),
+                format!("damaged Perfetto trace: expected {expected} at {at}; copy or record the file again"),
             ),
             Cause::OtherFormat => Error::new(
                 ErrorKind::Json,
                 format!(
-                    "not JSON: no {{ or [ at byte {at}; give a trace file of Kineto, PyTorch, Perfetto or chrome://tracing, plain or gzip"
+                    "not JSON: no {{ or [ at {at}; give a trace file of Kineto, PyTorch, Perfetto or chrome://tracing, plain or gzip"
                 ),
             ),
             Cause::Truncated => Error::new(
                 ErrorKind::Truncated,
                 format!(
-                    "cut off at byte {at}, as if its writer was killed; read what is there with ReadOptions::partial"
+                    "cut off at {at}, as if its writer was killed; read what is there with --partial, or complete it with `kineto repair`"
                 ),
             ),
             Cause::NotATrace(why) => Error::new(
                 ErrorKind::NotATrace,
-                format!(
-                    "not a trace: {why} (at byte {at}); give a file of Kineto, PyTorch, Perfetto or chrome://tracing"
-                ),
+                format!("not a trace: {why} (at {at}); give a file of Kineto, PyTorch, Perfetto or chrome://tracing"),
             ),
             Cause::TooLarge(what) => {
-                Error::new(ErrorKind::TooLarge, format!("{what} (at byte {at}); shorten the file there"))
+                Error::new(ErrorKind::TooLarge, format!("{what} (at {at}); shorten the file there"))
             }
             Cause::TooLong => Error::new(
                 ErrorKind::TooLarge,
-                format!("the file has more than {at} bytes when unpacked; raise ReadOptions::max_bytes"),
+                format!("the file has more than {byte} bytes when unpacked, the reader's limit; record a shorter time"),
             ),
             Cause::TimeLimit => Error::new(
                 ErrorKind::Timeout,
-                format!("the time limit was reached at byte {at}; raise it in ReadOptions"),
+                format!("the reader's time limit was reached at {at}; give it more time"),
             ),
             Cause::Io(error) => {
-                Error::new(ErrorKind::Io, format!("cannot read: {error} (at byte {at}); check the file and its disk"))
+                Error::new(ErrorKind::Io, format!("cannot read: {error} (at byte {byte}); check the file and its disk"))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Reads a whole file: its header and its list of events.
 
 use super::fault::{Cause, Fault};
-use super::json::{JsonValue, Result};
+use super::json::{Json, JsonValue, Result};
 use super::list::EventList;
 use super::parallel::{Parallelism, read_blocks};
 use super::source::ValueReader;
@@ -41,15 +41,9 @@ impl FileReader {
 
     /// Reads the whole file.
     pub(super) fn read_file(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
-        // A byte order mark is not JSON, but some editors write one.
-        for mark in [0xef, 0xbb, 0xbf] {
-            if source.skip_space_and_peek()? == Some(mark) {
-                source.skip_byte();
-            }
-        }
-        match source.skip_space_and_peek()? {
+        match source.skip_mark_and_peek()? {
             None => return Err(Fault::new(Cause::NotATrace("it is empty"), 0)),
-            Some(b'[') => self.read_events(source)?,
+            Some(b'[') => self.read_events(source, true)?,
             Some(b'{') => self.read_object(source)?,
             Some(_) => return Err(Fault::new(Cause::OtherFormat, source.position())),
         }
@@ -100,6 +94,10 @@ impl FileReader {
                 if source.take_one_of(b",}", "a comma or the object's end")? == b'}' {
                     break;
                 }
+                if source.skip_if(b'}')? {
+                    self.list.count_note(Note::InvalidJson);
+                    break;
+                }
             }
         }
         if has_list { Ok(()) } else { Err(Fault::new(Cause::NotATrace("`traceEvents` is missing"), source.position())) }
@@ -107,22 +105,25 @@ impl FileReader {
 
     /// Reads a member of the top level; returns whether it was the list of events.
     fn read_member(&mut self, source: &mut ValueReader<impl Read>) -> Result<bool> {
-        let mut json = source.next_value()?;
-        let JsonValue::Text(key) = json.read_value()? else { return json.expected_error("a text") };
-        json.expect_end()?;
+        let at = source.position();
+        let (key, repairs) = source.next_json()?;
+        self.list.add_notes(Note::InvalidJson, repairs);
+        let JsonValue::Text(key) = Json::new(&key, at).read_value()? else {
+            return Err(Fault::new(Cause::NotJson("a text"), at));
+        };
         let key = key.decode_text().0.into_owned();
         source.take_one_of(b":", "a colon")?;
         if key == "traceEvents" {
             if source.skip_space_and_peek()?.is_some_and(|byte| byte != b'[') {
                 return Err(Fault::new(Cause::NotATrace("`traceEvents` is not a list"), source.position()));
             }
-            self.read_events(source)?;
+            self.read_events(source, false)?;
             return Ok(true);
         }
-        let mut json = source.next_value()?;
-        let text = String::from_utf8_lossy(json.whole_text()).into_owned();
-        let value = json.read_value()?;
-        json.expect_end()?;
+        let (json, repairs) = source.next_json()?;
+        self.list.add_notes(Note::InvalidJson, repairs);
+        let text = String::from_utf8_lossy(&json).into_owned();
+        let value = Json::new(&json, at).read_value()?;
         match (key.as_str(), value) {
             ("baseTimeNanoseconds", value) => self.set_time_base(&value),
             (INCOMPLETE, _) => self.list.count_note(Note::Incomplete),
@@ -145,7 +146,8 @@ impl FileReader {
         }
     }
 
-    fn read_events(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
+    /// Reads the list of events. Chrome's format allows a list that is the whole file to have no end.
+    fn read_events(&mut self, source: &mut ValueReader<impl Read>, is_file: bool) -> Result<()> {
         source.take_one_of(b"[", "a list")?;
         if source.skip_space_and_peek()? == Some(b']') {
             source.skip_byte();
@@ -154,12 +156,12 @@ impl FileReader {
         // Only the first list: a file may have any number, each of which would read ahead.
         match self.parallelism.take() {
             Some(parallelism) if read_blocks(&mut self.list, source, parallelism) => Ok(()),
-            _ => self.read_elements(source),
+            _ => self.read_elements(source, is_file),
         }
     }
 
     /// Reads elements one after another, and the list's end.
-    fn read_elements(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
+    fn read_elements(&mut self, source: &mut ValueReader<impl Read>, is_file: bool) -> Result<()> {
         loop {
             let is_object = source.skip_space_and_peek()? == Some(b'{');
             if !self.is_over_time_limit && self.list.builder.deadline.is_over() {
@@ -171,7 +173,8 @@ impl FileReader {
                 }
             }
             if is_object && !self.is_over_time_limit {
-                source.read_with(|json| self.list.read_element(json))?;
+                let ((), repairs) = source.read_with(|json| self.list.read_element(json))?;
+                self.list.add_notes(Note::InvalidJson, repairs);
             } else {
                 let mut json = source.next_value()?;
                 json.skip_value()?;
@@ -187,10 +190,31 @@ impl FileReader {
                     source.position(),
                 ));
             }
-            if source.take_one_of(b",]", "a comma or the list's end")? == b']' {
+            if !self.has_more_elements(source, is_file)? {
                 return Ok(());
             }
         }
+    }
+
+    /// Reads what follows an element: a comma, the list's end, both, or nothing if the file may end there.
+    fn has_more_elements(&mut self, source: &mut ValueReader<impl Read>, is_file: bool) -> Result<bool> {
+        let may_end = |source: &ValueReader<_>| is_file && !source.is_cut();
+        if source.skip_space_and_peek()?.is_none() && may_end(source) {
+            self.list.count_note(Note::OpenList);
+            return Ok(false);
+        }
+        if source.take_one_of(b",]", "a comma or the list's end")? == b']' {
+            return Ok(false);
+        }
+        if source.skip_if(b']')? {
+            self.list.count_note(Note::InvalidJson);
+            return Ok(false);
+        }
+        if source.skip_space_and_peek()?.is_none() && may_end(source) {
+            self.list.count_note(Note::OpenList);
+            return Ok(false);
+        }
+        Ok(true)
     }
 }
 

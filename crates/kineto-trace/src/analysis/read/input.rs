@@ -12,6 +12,10 @@ pub(super) struct Input<R> {
     returned: Cursor<Vec<u8>>,
     /// Whether the reader has reached its end.
     is_over: bool,
+    /// Whether a decompressor found that the file is cut off.
+    is_cut: bool,
+    /// The line of the first byte that is not consumed.
+    lines: LineCount,
     /// The error that ended it, until it is reported.
     error: Option<io::Error>,
     /// The offset in the file of the next byte.
@@ -22,6 +26,30 @@ pub(super) struct Input<R> {
     reported: u64,
 }
 
+/// A place in a text, as editors show it; both numbers are from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(super) line: u64,
+    /// In bytes.
+    pub(super) column: u64,
+}
+
+/// The ends of lines so far, and the bytes since the last one.
+#[derive(Clone, Copy, Debug, Default)]
+struct LineCount {
+    ends: u64,
+    since_end: u64,
+}
+
+impl LineCount {
+    fn advance(&mut self, bytes: &[u8]) {
+        let ends = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let behind = bytes.iter().rev().take_while(|byte| **byte != b'\n').count() as u64;
+        self.since_end = if ends == 0 { self.since_end + behind } else { behind };
+        self.ends += ends;
+    }
+}
+
 impl<R: Read> Input<R> {
     /// `max_file_len` limits the length of the file, after decompression.
     pub(super) fn new(reader: R, max_file_len: u64, progress: Progress) -> Input<R> {
@@ -29,12 +57,31 @@ impl<R: Read> Input<R> {
             reader,
             returned: Cursor::default(),
             is_over: false,
+            is_cut: false,
+            lines: LineCount::default(),
             error: None,
             offset: 0,
             max_file_len,
             progress,
             reported: 0,
         }
+    }
+
+    /// Returns whether the file was cut off within its compressed data.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Counts the lines of bytes that are consumed, in the order of the file.
+    pub(super) fn consume(&mut self, bytes: &[u8]) {
+        self.lines.advance(bytes);
+    }
+
+    /// Returns the place that follows `text`, which follows what is consumed.
+    pub(super) fn place_after(&self, text: &[u8]) -> Place {
+        let mut lines = self.lines;
+        lines.advance(text);
+        Place { line: lines.ends + 1, column: lines.since_end + 1 }
     }
 
     /// Returns the offset in the file of the next byte.
@@ -111,7 +158,7 @@ impl<R: Read> Input<R> {
                 Ok(read) => return read.min(buf.len()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 // A decompressor reports a truncated file this way.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.is_cut = true,
                 Err(error) => self.error = Some(error),
             }
             self.is_over = true;

@@ -176,7 +176,12 @@ impl<'a> Json<'a> {
 
     /// Returns an error at the next byte.
     pub(super) fn expected_error<T>(&self, expected: &'static str) -> Result<T> {
-        let cause = if self.at < self.text.len() { Cause::NotJson(expected) } else { Cause::Truncated };
+        let before = self.text.get(..self.at).unwrap_or_default().trim_ascii_end();
+        let cause = match self.text.get(self.at) {
+            None => Cause::Truncated,
+            Some(_) if before.ends_with(b"\"") => Cause::NotJsonAfterText(expected),
+            Some(_) => Cause::NotJson(expected),
+        };
         Err(Fault::new(cause, self.origin + self.at as u64))
     }
 
@@ -467,7 +472,7 @@ mod tests {
         match json.skip_value().and_then(|()| json.expect_end()) {
             Ok(()) => String::new(),
             Err(fault) => match fault.cause {
-                Cause::NotJson(expected) => format!("{expected}@{}", fault.at),
+                Cause::NotJson(expected) | Cause::NotJsonAfterText(expected) => format!("{expected}@{}", fault.at),
                 cause => format!("{cause:?}@{}", fault.at),
             },
         }

@@ -14,6 +14,7 @@ mod perfetto;
 mod repair;
 mod source;
 mod time;
+mod tolerant;
 
 pub(super) use json::{Json, JsonNumber, JsonValue};
 pub use repair::{Repair, repair};
@@ -152,29 +153,30 @@ impl ReadOptions {
     /// Reads either format, which the first bytes tell.
     fn read_unpacked(&self, reader: impl Read, parallelism: Option<Parallelism>) -> Result<Events, Error> {
         let mut source = ValueReader::new(reader, self.max_bytes, self.progress.clone());
-        let prefix = source.peek_bytes(perfetto::PREFIX).map_err(|fault| fault.into_error())?;
+        let prefix = source.peek_bytes(perfetto::PREFIX).map_err(|fault| fault.into_error(None))?;
         if perfetto::is_perfetto(prefix) {
             let mut file = PerfettoReader::with_time_limit(self.time_limit);
             let read = file.read_file(&mut source);
-            if self.is_cut_off(read, file.has_events())? {
+            if self.is_cut_off(read, file.has_events()).map_err(|fault| fault.into_error(None))? {
                 file.cut_off();
             }
             return Ok(file.finish(source.position()));
         }
         let mut file = FileReader::new(self.time_limit, parallelism);
         let read = file.read_file(&mut source);
-        if self.is_cut_off(read, file.has_events())? {
+        let cut_off = self.is_cut_off(read, file.has_events());
+        if cut_off.map_err(|fault| source.place_error(fault))? {
             file.cut_off();
         }
         Ok(file.finish(source.position()))
     }
 
-    /// Returns whether the file ended early, or the error if that or anything else prevents reading it.
-    fn is_cut_off(&self, read: Result<(), Box<Fault>>, has_events: bool) -> Result<bool, Error> {
+    /// Returns whether the file ended early, or the fault if that or anything else prevents reading it.
+    fn is_cut_off(&self, read: Result<(), Box<Fault>>, has_events: bool) -> Result<bool, Fault> {
         match read.map_err(|fault| *fault) {
             Ok(()) | Err(Fault { cause: Cause::TimeLimit, .. }) => Ok(false),
             Err(Fault { cause: Cause::Truncated, .. }) if self.partial && has_events => Ok(true),
-            Err(fault) => Err(fault.into_error()),
+            Err(fault) => Err(fault),
         }
     }
 }
@@ -250,7 +252,7 @@ impl<R: Read> Read for Unpacked<R> {
 fn unpack_reader<R: Read>(mut reader: R) -> Result<Unpacked<R>, Error> {
     let mut first = Vec::new();
     let read = reader.by_ref().take(2).read_to_end(&mut first);
-    read.map_err(|error| Fault::new(Cause::Io(error), 0).into_error())?;
+    read.map_err(|error| Fault::new(Cause::Io(error), 0).into_error(None))?;
     let is_packed = first == [0x1f, 0x8b];
     let reader = Cursor::new(first).chain(reader);
     if !is_packed {
@@ -281,9 +283,9 @@ mod tests {
             ("{\"traceEvents\": 1}", ErrorKind::NotATrace, "byte 16"),
             ("[1, 2]", ErrorKind::NotATrace, "byte 6"),
             ("{\"note\": \"a /\"b/\"\", \"traceEvents\": []}", ErrorKind::Json, "byte 14"),
-            ("{\"traceEvents\": [{\"ph\": \"X\"}, ]}", ErrorKind::Json, "byte 30"),
             ("{\"traceEvents\": [{\"ph\": \"X\"", ErrorKind::Truncated, "byte 27"),
-            ("[{\"ph\": \"X\"}", ErrorKind::Truncated, "byte 12"),
+            ("[{\"ph\": \"X\"", ErrorKind::Truncated, "byte 11"),
+            ("{\"traceEvents\": [{\"ph\": \"X\"}", ErrorKind::Truncated, "byte 28"),
             ("[{\"ph\": \"X\"]]", ErrorKind::Json, "byte 11"),
             ("[] []", ErrorKind::Json, "byte 3"),
         ] {
@@ -301,10 +303,26 @@ mod tests {
         for other in ["hello", "\u{1}\u{2}", "<html>", "  \"text\"", "7"] {
             let (kind, message) = error(other);
             assert!(kind == ErrorKind::Json && !message.contains("quotes"), "{other}: {message}");
-            assert!(message.contains("no { or [ at byte") && message.contains("give a trace file"), "{message}");
+            assert!(
+                message.contains("no { or [ at line 1, column ") && message.contains("give a trace file"),
+                "{message}"
+            );
         }
-        let (_, message) = error("{\"note\": \"a /\"b/\"\", \"traceEvents\": []}");
-        assert!(message.contains("quotes in metadata"), "{message}");
+        let (_, message) = error("{\n\"note\": \"a /\"b/\"\", \"traceEvents\": []}");
+        assert!(message.contains("line 2, column 14 (byte 15)") && message.contains("quotes in metadata"), "{message}");
+        let (_, message) = error("[{\"ph\": \"X\",\n\n  \"ts\": 01}]");
+        assert!(message.contains("line 3, column 10 (byte 23)") && !message.contains("quotes"), "{message}");
+        let (_, message) = error("{\"traceEvents\": [{\"ph\": \"X\"},\n");
+        assert!(
+            message.contains("--partial") && message.contains("`kineto repair`") && !message.contains("::"),
+            "{message}"
+        );
+        let long = format!(
+            "[{},\n{{\"ph\": \"X\", \"ts\": 1.}}]",
+            vec!["{\"ph\":\"X\",\n\"ts\":1,\"dur\":1}"; 200_000].join(",")
+        );
+        let (_, message) = error(&long);
+        assert!(message.contains("line 200002, column 21 "), "{message}");
     }
 
     #[test]
@@ -316,7 +334,7 @@ mod tests {
         std::fs::write(&path, "[").unwrap();
         let cut = Events::read(&path).unwrap_err();
         assert_eq!((cut.kind(), cut.path()), (ErrorKind::Truncated, Some(path.as_path())));
-        assert!(cut.to_string().contains("a trace.json: cut off at byte 1"), "{cut}");
+        assert!(cut.to_string().contains("a trace.json: cut off at line 1, column 2 (byte 1)"), "{cut}");
     }
 
     #[test]

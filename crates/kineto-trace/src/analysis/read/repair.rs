@@ -1,29 +1,36 @@
-//! Completes files that are cut off.
+//! Completes files that are cut off, and rewrites what is not JSON in them.
 
 use super::fault::{Cause, Fault};
+use super::json::{Json, Result as ReadResult};
+use super::source::ValueReader;
 use super::unpack_reader;
 use crate::error::Error;
 use crate::write::chrome::INCOMPLETE;
 use crate::write::file;
+use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// The result of [`repair`]. Numbers are bytes of JSON, unpacked.
+/// The result of [`repair`]. Numbers of bytes are those of the JSON, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {
-    /// How many bytes were copied.
+    /// How many bytes were kept.
     pub kept_bytes: u64,
     /// How many bytes behind them were dropped.
     pub dropped_bytes: u64,
+    /// How many texts, words and commas were not JSON, and were rewritten.
+    pub rewritten: u64,
 }
 
-/// Copies a trace that is cut off to `output`, up to the last whole event, and closes it there.
+/// Copies a trace that is cut off or not JSON to `output`, up to the last whole event, and closes it there.
 ///
-/// The copy opens in every viewer. Its header has the key `tracing_kineto_incomplete`, which the reader reports as
+/// What is not JSON, but read by [`Events::read`](crate::analysis::Events::read)
+/// ([`Note::InvalidJson`](crate::analysis::Note::InvalidJson)), is rewritten as JSON. The copy opens in every viewer. If the input
+/// is cut off, its header has the key `tracing_kineto_incomplete`, which the reader reports as
 /// [`Note::Incomplete`](crate::analysis::Note::Incomplete). It is compressed if its name ends with `.gz`. Returns `None`, and
-/// writes nothing, if the input is not cut off.
+/// writes nothing, if the input is whole and JSON.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), kineto_trace::Error> {
@@ -35,118 +42,168 @@ pub struct Repair {
 /// ```
 ///
 /// # Errors
-/// With the path: [`Io`](crate::ErrorKind::Io), [`Json`](crate::ErrorKind::Json) if brackets do not match, and
+/// With the path: [`Io`](crate::ErrorKind::Io), [`Json`](crate::ErrorKind::Json) if it is neither JSON nor can be rewritten, and
 /// [`NotATrace`](crate::ErrorKind::NotATrace) if there is no whole value to keep.
 pub fn repair(input: impl AsRef<Path>, output: impl AsRef<Path>) -> Result<Option<Repair>, Error> {
     const GZIP_LEVEL: u32 = 1;
 
     let input = input.as_ref();
-    let open = || File::open(input).map_err(|error| Error::from_io("open", input, error, "name a trace file"));
-    let mut scan = Scan::default();
-    scan.read_all(unpack_reader(open()?)?).map_err(|fault| fault.into_error().with_path(input))?;
-    if scan.is_whole {
+    let copied = copy_file(input, &mut io::sink())?;
+    if copied.rewritten == 0 && copied.dropped_bytes == 0 && copied.is_closed {
         return Ok(None);
     }
-    let Some(cut) = scan.cut else {
-        return Err(Fault::new(Cause::NotATrace("it has no whole event"), scan.length).into_error().with_path(input));
-    };
-    let whole = unpack_reader(open()?)?;
-    file::save(output.as_ref(), GZIP_LEVEL, |out| {
-        io::copy(&mut whole.take(cut.at), out)?;
-        out.write_all(cut.closing_text(&scan.open).as_bytes())
-    })?;
-    Ok(Some(Repair { kept_bytes: cut.at, dropped_bytes: scan.length - cut.at }))
+    // What fails now did not before, so it is the output.
+    file::save(output.as_ref(), GZIP_LEVEL, |out| copy_file(input, out).map(drop).map_err(io::Error::other))?;
+    let Copied { kept_bytes, dropped_bytes, rewritten, .. } = copied;
+    Ok(Some(Repair { kept_bytes, dropped_bytes, rewritten }))
 }
 
-/// The levels at which a file can be cut: its object, and the values in it.
-const LEVELS: usize = 2;
-
-/// Finds the end of the last whole value.
-#[derive(Debug, Default)]
-struct Scan {
-    /// The bytes that were read.
-    length: u64,
-    depth: usize,
-    /// The opening brackets of the outer levels.
-    open: [u8; LEVELS],
-    in_text: bool,
-    is_escaped: bool,
-    cut: Option<Cut>,
-    is_whole: bool,
+fn copy_file(input: &Path, out: &mut dyn Write) -> Result<Copied, Error> {
+    let file = File::open(input).map_err(|error| Error::from_io("open", input, error, "name a trace file"))?;
+    let unpacked = unpack_reader(file).map_err(|error| error.with_path(input))?;
+    let mut copier = Copier { source: ValueReader::new(unpacked, u64::MAX, None), out, copied: Copied::default() };
+    match copier.copy_root() {
+        Ok(()) => Ok(copier.copied),
+        Err(fault) => Err(copier.source.place_error(*fault).with_path(input)),
+    }
 }
 
-/// A place between two values.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    at: u64,
-    depth: usize,
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copied {
+    /// The offset behind the last whole value.
+    kept_bytes: u64,
+    dropped_bytes: u64,
+    rewritten: u64,
+    /// Whether all brackets were closed.
+    is_closed: bool,
 }
 
-impl Scan {
-    fn read_all(&mut self, mut reader: impl Read) -> Result<(), Box<Fault>> {
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            let count = match reader.read(&mut buffer) {
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // A decompressor's report that the file is cut off.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
-                Err(error) => return Err(Fault::new(Cause::Io(error), self.length)),
+/// Copies a file value by value: members of its object, and elements of its lists.
+struct Copier<'o, R> {
+    source: ValueReader<R>,
+    out: &'o mut dyn Write,
+    copied: Copied,
+}
+
+impl<R: Read> Copier<'_, R> {
+    fn copy_root(&mut self) -> ReadResult<()> {
+        let is_object = match self.source.skip_mark_and_peek()? {
+            Some(b'{') => true,
+            Some(b'[') => false,
+            None => return Err(Fault::new(Cause::NotATrace("it is empty"), 0)),
+            Some(_) => return Err(Fault::new(Cause::OtherFormat, self.source.position())),
+        };
+        let read = if is_object { self.copy_object() } else { self.copy_list() };
+        match read {
+            Ok(()) => self.copied.is_closed = true,
+            Err(fault) if matches!(fault.cause, Cause::Truncated) => {}
+            Err(fault) => return Err(fault),
+        }
+        if self.copied.is_closed {
+            self.write(b"\n")?;
+            return match self.source.skip_space_and_peek()? {
+                None => Ok(()),
+                Some(_) => Err(Fault::new(Cause::NotJson("nothing more"), self.source.position())),
             };
-            for byte in buffer.get(..count).unwrap_or_default() {
-                self.scan_byte(*byte)?;
-                self.length += 1;
-            }
-            if count == 0 {
-                return Ok(());
-            }
         }
+        let length = self.source.skip_to_end()?;
+        let kept = self.copied.kept_bytes;
+        if kept == 0 {
+            return Err(Fault::new(Cause::NotATrace("it has no whole event"), length));
+        }
+        self.copied.dropped_bytes = length - kept;
+        if !is_object {
+            return self.write(b"\n]\n");
+        }
+        self.write(format!("\n,\n\"{INCOMPLETE}\": {{\"cut_at_byte\": {kept}}}}}\n").as_bytes())
     }
 
-    fn scan_byte(&mut self, byte: u8) -> Result<(), Box<Fault>> {
-        if self.in_text {
-            self.in_text = self.is_escaped || byte != b'"';
-            self.is_escaped = !self.is_escaped && byte == b'\\';
-            return Ok(());
-        }
-        match byte {
-            b'"' => self.in_text = true,
-            b'{' | b'[' => {
-                if let Some(open) = self.open.get_mut(self.depth) {
-                    *open = byte;
+    /// Copies an object up to its end. If it is cut off, all whole members and elements are written, and only its own end is missing.
+    fn copy_object(&mut self) -> ReadResult<()> {
+        self.source.skip_byte();
+        self.write(b"{")?;
+        let mut separator: &[u8] = b"";
+        loop {
+            if self.source.skip_if(b'}')? {
+                // A comma before it is dropped.
+                self.copied.rewritten += u64::from(!separator.is_empty());
+                break;
+            }
+            let (key, rewritten) = self.source.next_json()?;
+            self.source.take_one_of(b":", "a colon")?;
+            let is_list = self.source.skip_space_and_peek()? == Some(b'[');
+            if is_list {
+                self.write(&[separator, &key, b": "].concat())?;
+                let read = self.copy_list();
+                if read.is_err() {
+                    self.write(b"\n]")?;
                 }
-                self.depth += 1;
+                read?;
+            } else {
+                let (value, more) = self.source.next_json()?;
+                self.write(&[separator, &key, b": "].concat())?;
+                self.write_value(&value)?;
+                self.copied.rewritten += more;
             }
-            b'}' | b']' => {
-                let fault = || Fault::new(Cause::NotJson("no closing bracket"), self.length);
-                self.depth = self.depth.checked_sub(1).ok_or_else(fault)?;
-                self.is_whole = self.depth == 0;
-                self.set_cut(self.length + 1);
+            self.keep(rewritten);
+            separator = b",\n";
+            if self.source.take_one_of(b",}", "a comma or the object's end")? == b'}' {
+                break;
             }
-            b',' => self.set_cut(self.length),
-            _ => {}
         }
-        Ok(())
+        self.keep(0);
+        self.write(b"}")
     }
 
-    /// Remembers a place behind a value of an outer level.
-    fn set_cut(&mut self, at: u64) {
-        if (1..=LEVELS).contains(&self.depth) {
-            self.cut = Some(Cut { at, depth: self.depth });
+    /// Copies a list up to its end, or all its whole elements.
+    fn copy_list(&mut self) -> ReadResult<()> {
+        self.source.skip_byte();
+        self.write(b"[")?;
+        let mut separator: &[u8] = b"\n";
+        loop {
+            if self.source.skip_if(b']')? {
+                self.copied.rewritten += u64::from(separator.starts_with(b","));
+                break;
+            }
+            let is_object = self.source.skip_space_and_peek()? == Some(b'{');
+            let (element, rewritten) =
+                if is_object { self.source.read_with(copy_value)? } else { self.source.next_json()? };
+            self.write(separator)?;
+            self.write_value(&element)?;
+            self.keep(rewritten);
+            separator = b",\n";
+            if self.source.take_one_of(b",]", "a comma or the list's end")? == b']' {
+                break;
+            }
         }
+        self.keep(0);
+        self.write(b"\n]")
+    }
+
+    /// Writes a value, in which bytes other than UTF-8 are replaced.
+    fn write_value(&mut self, value: &[u8]) -> ReadResult<()> {
+        let text = String::from_utf8_lossy(value);
+        self.copied.rewritten += u64::from(matches!(text, Cow::Owned(_)));
+        self.write(text.as_bytes())
+    }
+
+    /// Notes that all is whole up to here.
+    fn keep(&mut self, rewritten: u64) {
+        self.copied.kept_bytes = self.source.position();
+        self.copied.rewritten += rewritten;
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> ReadResult<()> {
+        self.out.write_all(bytes).map_err(|error| Fault::new(Cause::Io(error), self.source.position()))
     }
 }
 
-impl Cut {
-    /// Returns the text that closes the file here.
-    fn closing_text(&self, open: &[u8; LEVELS]) -> String {
-        let close = |bracket: u8| if bracket == b'{' { "}" } else { "]" };
-        let [root, member] = *open;
-        let member = if self.depth == LEVELS { close(member) } else { "" };
-        let mark =
-            if root == b'{' { format!(",\n\"{INCOMPLETE}\": {{\"cut_at_byte\": {}}}", self.at) } else { String::new() };
-        format!("\n{member}{mark}{}\n", close(root))
-    }
+/// Returns the text of a value.
+fn copy_value(json: &mut Json<'_>) -> ReadResult<Vec<u8>> {
+    let start = json.position();
+    json.skip_value()?;
+    Ok(json.whole_text().get(start..json.position()).unwrap_or_default().to_vec())
 }
 
 #[cfg(test)]
@@ -155,8 +212,6 @@ mod tests {
     use crate::ErrorKind;
     use crate::analysis::{Events, Note, ReadOptions};
     use std::fs;
-    #[cfg(feature = "gzip")]
-    use std::io::Write as _;
 
     const WHOLE: &str = r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "a]\"}"}], "traceEvents": [
         {"ph": "X", "name": "a,\"}]", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 1, "dur": 2, "args": {"n": [1, 2]}},
@@ -195,12 +250,46 @@ mod tests {
         };
         assert_eq!(result(WHOLE).unwrap(), None);
         assert!(!output.exists());
-        for (text, kind) in [("", ErrorKind::NotATrace), ("[1]]", ErrorKind::Json), ("hello", ErrorKind::NotATrace)] {
+        for (text, kind) in [("", ErrorKind::NotATrace), ("[1]]", ErrorKind::Json), ("hello", ErrorKind::Json)] {
             assert_eq!(result(text).unwrap_err().kind(), kind, "{text}");
         }
         let list = result("[{\"ph\": \"X\", \"ts\": 1, \"dur\": 1}, {\"ph\"").unwrap().unwrap();
         assert_eq!((list.dropped_bytes, Events::read(&output).unwrap().len()), (7, 1));
         assert_eq!(repair(folder.path().join("none"), &output).unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn what_is_not_json_is_rewritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out.json");
+        for (name, dropped, rewritten) in [
+            ("windows_path", 0, 1),
+            ("raw_control_character", 0, 1),
+            ("bare_NA", 0, 1),
+            ("array_trailing_comma", 0, 1),
+            ("array_without_end", 2, 0),
+        ] {
+            let input = format!("{}/tests/data/inputs/{name}.json", env!("CARGO_MANIFEST_DIR"));
+            let repair = repair(&input, &output).unwrap().unwrap();
+            assert_eq!((repair.dropped_bytes, repair.rewritten), (dropped, rewritten), "{name}");
+            let value: serde_json::Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
+            assert_eq!(value.get("tracing_kineto_incomplete"), None, "{name}");
+            let [before, after] = [Path::new(&input), &output].map(|path| Events::read(path).unwrap());
+            assert_eq!(after.notes().collect::<Vec<_>>(), [], "{name}");
+            let events = |events: &Events| events.iter().map(|event| format!("{event:?}")).collect::<Vec<_>>();
+            assert_eq!(events(&before), events(&after), "{name}");
+        }
+        let input = folder.path().join("in.json");
+        let text = b"{\"loss\": NaN, \"host\": \"C:\\dir\\\", \"traceEvents\": [7, {\"ph\": \"X\", \"name\": \"\xff\", \"ts\": 1, \"dur\": 1}, ], }";
+        fs::write(&input, text).unwrap();
+        let found = repair(&input, &output).unwrap().unwrap();
+        assert_eq!((found.kept_bytes, found.dropped_bytes, found.rewritten), (text.len() as u64, 0, 5));
+        let value: serde_json::Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
+        assert_eq!(
+            (&value["loss"], &value["host"], &value["traceEvents"][0]),
+            (&"nan".into(), &"C:\\dir\\".into(), &7.into())
+        );
+        assert_eq!(repair(&output, folder.path().join("again.json")).unwrap(), None);
     }
 
     #[cfg(feature = "gzip")]

@@ -2,8 +2,10 @@
 
 use super::Progress;
 use super::fault::{Cause, Fault};
-use super::input::Input;
+use super::input::{Input, Place};
 use super::json::{Json, Result, plain_prefix_len};
+use super::tolerant::rewrite_value;
+use crate::error::Error;
 use std::io::Read;
 
 /// The maximum size of an event or a header value, in bytes.
@@ -76,6 +78,24 @@ impl<R: Read> ValueReader<R> {
         }
     }
 
+    /// Skips a byte order mark, which is not JSON, but some editors write one, and white space; returns the next byte.
+    pub(super) fn skip_mark_and_peek(&mut self) -> Result<Option<u8>> {
+        for mark in [0xef, 0xbb, 0xbf] {
+            self.skip_if(mark)?;
+        }
+        self.skip_space_and_peek()
+    }
+
+    /// Skips the rest of the file, and returns its length.
+    pub(super) fn skip_to_end(&mut self) -> Result<u64> {
+        loop {
+            self.start = self.end;
+            if !self.fill_buffer()? {
+                return Ok(self.position());
+            }
+        }
+    }
+
     /// Skips the peeked byte.
     pub(super) fn skip_byte(&mut self) {
         self.start += 1;
@@ -88,25 +108,74 @@ impl<R: Read> ValueReader<R> {
                 self.skip_byte();
                 Ok(byte)
             }
-            Some(_) => Err(Fault::new(Cause::NotJson(expected), self.position())),
+            Some(_) => {
+                let before = self.buffer.get(..self.start).unwrap_or_default().trim_ascii_end();
+                let is_after_text = before.ends_with(b"\"");
+                let cause = if is_after_text { Cause::NotJsonAfterText(expected) } else { Cause::NotJson(expected) };
+                Err(Fault::new(cause, self.position()))
+            }
             None => Err(Fault::new(Cause::Truncated, self.position())),
         }
     }
 
-    /// Consumes the bytes that `read` parses. If the buffer ends within the value, reads more bytes and calls `read` again.
-    pub(super) fn read_with<T>(&mut self, mut read: impl FnMut(&mut Json<'_>) -> Result<T>) -> Result<T> {
+    /// Returns the place of an offset that is not consumed yet.
+    pub(super) fn place_of(&self, offset: u64) -> Place {
+        let length = usize::try_from(offset.saturating_sub(self.buffer_offset)).unwrap_or(usize::MAX);
+        self.input.place_after(self.buffer.get(..length.min(self.end)).unwrap_or_default())
+    }
+
+    /// Converts the fault that ended reading to an error.
+    pub(super) fn place_error(&self, fault: Fault) -> Error {
+        let place = self.place_of(fault.at);
+        fault.into_error(Some(place))
+    }
+
+    /// Returns whether the file was cut off within its compressed data.
+    pub(super) fn is_cut(&self) -> bool {
+        self.input.is_cut()
+    }
+
+    /// Skips white space and then this byte, if it comes next; returns whether it did.
+    pub(super) fn skip_if(&mut self, byte: u8) -> Result<bool> {
+        let is_next = self.skip_space_and_peek()? == Some(byte);
+        self.start += usize::from(is_next);
+        Ok(is_next)
+    }
+
+    /// Consumes the bytes that `read` parses. If the buffer ends within the value, reads more bytes and calls `read` again. If the
+    /// value is not JSON, `read` parses it [rewritten](super::tolerant). Also returns how often it was repaired.
+    pub(super) fn read_with<T>(&mut self, mut read: impl FnMut(&mut Json<'_>) -> Result<T>) -> Result<(T, u64)> {
         loop {
             let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
             let mut json = Json::new(rest, self.position());
             match read(&mut json) {
                 Ok(result) => {
                     self.start += json.position();
-                    return Ok(result);
+                    return Ok((result, 0));
                 }
                 Err(fault) if matches!(fault.cause, Cause::Truncated) && self.double_rest()? => {}
+                Err(fault) if fault.is_not_json() => return self.read_rewritten(fault, read),
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// Consumes a value that is not JSON; `read` parses it rewritten. Returns the fault if that is not possible.
+    fn read_rewritten<T>(
+        &mut self,
+        fault: Box<Fault>,
+        mut read: impl FnMut(&mut Json<'_>) -> Result<T>,
+    ) -> Result<(T, u64)> {
+        let rewritten = loop {
+            match rewrite_value(self.buffer.get(self.start..self.end).unwrap_or_default()) {
+                Some(rewritten) => break rewritten,
+                None if self.double_rest().unwrap_or(false) => {}
+                None => return Err(fault),
+            }
+        };
+        let result = read(&mut Json::new(&rewritten.json, self.position())).map_err(|_| fault)?;
+        self.start += rewritten.length;
+        Ok((result, rewritten.repairs))
     }
 
     /// Reads at least as many bytes as the window contains, or to the end of the file; returns whether there were any. So all
@@ -119,6 +188,29 @@ impl<R: Read> ValueReader<R> {
             }
         }
         Ok(self.end - self.start > before)
+    }
+
+    /// Takes a whole value as valid JSON; also returns how often it was repaired.
+    pub(super) fn next_json(&mut self) -> Result<(Vec<u8>, u64)> {
+        let whole = |json: &mut Json<'_>| -> Result<Vec<u8>> {
+            json.skip_value()?;
+            json.expect_end()?;
+            Ok(json.whole_text().to_vec())
+        };
+        let fault = match self.next_value() {
+            Ok(mut json) => match whole(&mut json) {
+                Ok(text) => return Ok((text, 0)),
+                Err(fault) => {
+                    // The value has an end, so it is not cut off.
+                    let is_cut = matches!(fault.cause, Cause::Truncated);
+                    let length = json.whole_text().len();
+                    self.start -= length;
+                    if is_cut { Fault::new(Cause::NotJson("a value"), self.position()) } else { fault }
+                }
+            },
+            Err(fault) => fault,
+        };
+        if fault.is_not_json() { self.read_rewritten(fault, whole) } else { Err(fault) }
     }
 
     /// Takes a whole value. Only quotes and brackets are matched, so it may still be invalid JSON.
@@ -144,7 +236,8 @@ impl<R: Read> ValueReader<R> {
 
     /// Lets `read` take the next bytes; those that it puts back are taken next.
     pub(super) fn with_input<T>(&mut self, read: impl FnOnce(&mut Input<R>) -> T) -> T {
-        let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let (consumed, rest) = self.buffer.get(..self.end).unwrap_or_default().split_at(self.start);
+        self.input.consume(consumed);
         self.input.put_back(rest.to_vec());
         let result = read(&mut self.input);
         (self.start, self.end, self.buffer_offset) = (0, 0, self.input.offset());
@@ -161,6 +254,7 @@ impl<R: Read> ValueReader<R> {
     /// Reads more bytes behind the rest, which may move or enlarge the window; returns whether there were any.
     fn fill_buffer(&mut self) -> Result<bool> {
         if self.start > 0 {
+            self.input.consume(self.buffer.get(..self.start).unwrap_or_default());
             self.buffer.copy_within(self.start..self.end, 0);
             self.buffer_offset += self.start as u64;
             (self.start, self.end) = (0, self.end - self.start);

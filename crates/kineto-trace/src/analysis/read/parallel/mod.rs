@@ -102,6 +102,7 @@ fn append_blocks<R: Read>(
             BlockEnd::Whole if is_appended => reader.reuse(parsed.block),
             BlockEnd::List(at) if is_appended => {
                 (has_ended, left) = (true, parsed.block.text.split_off(at));
+                reader.reuse(parsed.block);
                 break;
             }
             _ => {
