@@ -106,7 +106,8 @@ fn page_of_a_large_trace_is_bounded_and_counts_all() {
     let slice = |at: u64| {
         let (thread, name) = (at % 7, at % 5000);
         format!(
-            r#"{{"ph":"X","cat":"kernel","name":"gemm<{name}>","pid":0,"tid":{thread},"ts":{at},"dur":{}}}"#,
+            r#"{{"ph":"X","cat":"kernel","name":"gemm<{name}>","pid":0,"tid":{thread},"ts":{},"dur":{}}}"#,
+            at + 1,
             at % 9
         )
     };

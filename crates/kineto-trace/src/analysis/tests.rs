@@ -1,6 +1,6 @@
 //! Traces that people met, with the results that are right for them.
 
-use super::{Event, Events, Note};
+use super::{Event, Events, Note, TrackId};
 
 /// Reads a file of the folder of such traces.
 fn read(name: &str) -> Events {
@@ -134,4 +134,35 @@ fn json_that_other_readers_accept_is_read_with_a_note() {
         copy.get(0).unwrap().arg("memory bandwidth (GB/s)").map(|value| format!("{value:?}")),
         Some("null".to_owned())
     );
+}
+
+#[test]
+fn device_rows_of_xla_are_work_once() {
+    let events = read("jax_like");
+    let summary = events.summary();
+    let busy = summary.occupation.as_ref().map(|devices| devices.busy_ns);
+    assert_eq!((summary.device_events, summary.devices, busy), (1, 1, Some(300_500)));
+    let ops: Vec<_> = summary.averages.ops().iter().map(|row| row.name()).collect();
+    assert_eq!((ops, summary.device_annotations.len()), (vec!["Pjit(step)"], 1));
+    assert_eq!(summary.stream_idle[0].stream.stream, TrackId::Id(13));
+    let text = include_str!("../../tests/data/inputs/jax_like.json");
+    let count = |text: &str| {
+        let events = Events::from_reader(text.as_bytes()).unwrap();
+        let note = events.notes().find(|(note, _)| *note == Note::UnknownDevice).map(|(_, count)| count);
+        (events.iter().filter(|event| event.is_device_work()).count(), note)
+    };
+    assert_eq!(
+        count(&text.replace("/device:GPU:0", "Ascend Hardware").replace("Stream #13(Compute)", "Stream 13")),
+        (1, None)
+    );
+    assert_eq!(count(&text.replace("Stream #13(Compute)", "Steps")), (1, None), "a TPU has no streams");
+    assert_eq!(count(&text.replace("Stream #13(Compute)", "Steps").replace("XLA Ops", "Ops")), (0, Some(2)));
+    assert_eq!(count(&text.replace("/device:GPU:0", "/device:CPU:0")), (0, None));
+    let unknown = text.replace("Stream #13(Compute)", "Steps").replace("XLA Ops", "Ops");
+    let screen = Events::from_reader(unknown.as_bytes()).unwrap().summary().screen().to_string();
+    assert!(
+        screen.contains("note: unknown_device (2); slices on rows of devices are not recognized as work"),
+        "{screen}"
+    );
+    assert!(!summary.screen().to_string().contains("not in the tables"));
 }

@@ -253,12 +253,14 @@ impl Builder {
     /// epoch; 0 if it is unknown.
     pub(crate) fn finish(mut self, base: i64, window: (Option<i64>, Option<i64>)) -> Events {
         self.close_slices(window.1.map(relative_timestamp));
-        self.take_foreign_slices_as_ops();
+        self.take_foreign_slices();
         let base = self.base_of_early_times(base);
         let early = self.events.rows.iter_mut().map(|row| row.rebase_times(base)).filter(|early| *early).count();
         self.events.notes.add(Note::BeforeEpoch, early as u64);
         self.arrows.rebase_times(base);
-        let places = self.sort_rows();
+        let untimed = self.find_untimed_work(base);
+        self.events.notes.add(Note::WithoutTime, untimed.len() as u64);
+        let places = self.sort_rows(&untimed);
         self.arrows.bind_ends(&mut self.events, &places);
         let edge = |at: Option<i64>| at.map(|at| absolute_timestamp(relative_timestamp(at), base).0);
         let events = &mut self.events;
@@ -285,18 +287,6 @@ impl Builder {
     /// Adds an entry to the header; `json` is its value. Of several with one key, the last counts.
     pub(crate) fn add_header_entry(&mut self, key: String, json: String) {
         self.events.header.push((key, json));
-    }
-
-    /// Makes operations of all slices if the file has no slice of a type that Kineto knows and no header of its format: another
-    /// tool wrote it, whose categories are its own, such as the module paths of tracing-chrome.
-    fn take_foreign_slices_as_ops(&mut self) {
-        let slices = || self.events.rows.iter().filter(|row| row.phase == Phase::Slice);
-        if self.is_kinetos || slices().any(|row| row.kind.is_some()) {
-            return;
-        }
-        for row in self.events.rows.iter_mut().filter(|row| row.phase == Phase::Slice) {
-            row.kind = Some(ActivityType::CpuOp);
-        }
     }
 
     /// Matches separate begins and ends: each end closes the slice of its name on its track that began last, as in Perfetto, and
@@ -346,17 +336,32 @@ impl Builder {
         }
     }
 
-    /// Sorts the rows, and returns the new index of each.
-    fn sort_rows(&mut self) -> Vec<u32> {
+    /// Returns the indexes of device work of which CUPTI collected no time: it begins and ends at 0, and all other events are later.
+    fn find_untimed_work(&self, base: i64) -> HashSet<u32> {
+        let rows = &self.events.rows;
+        let (origin, _) = absolute_timestamp(relative_timestamp(0), base);
+        // libkineto writes times before the base as the base.
+        let is_at_zero = |row: &EventRow| row.start == row.end && (row.start == origin || row.start.as_nanos() == 0);
+        let is_mark = |row: &EventRow| {
+            is_at_zero(row) && row.phase == Phase::Slice && row.kind.is_some_and(ActivityType::is_device_work)
+        };
+        let first = rows.iter().filter(|row| !is_mark(row)).map(|row| row.start).min();
+        let is_untimed = |row: &EventRow| is_mark(row) && first.is_some_and(|first| row.start < first);
+        (0..).zip(rows).filter(|(_, row)| is_untimed(row)).map(|(index, _)| index).collect()
+    }
+
+    /// Sorts the rows but those left out, and returns the new index of each; `u32::MAX` for those left out.
+    fn sort_rows(&mut self, left_out: &HashSet<u32>) -> Vec<u32> {
         let Events { rows, strings, .. } = &self.events;
         let is_call = |row: &EventRow| is_call(strings.get(row.category));
-        let keys = (0..).zip(rows).map(|(index, row)| (row.start, Reverse(row.end), index));
+        let kept = (0..).zip(rows).filter(|(index, _)| !left_out.contains(index));
+        let keys = kept.map(|(index, row)| (row.start, Reverse(row.end), index));
         let mut order: Vec<(Timestamp, Reverse<Timestamp>, u32)> = keys.collect();
         let calls_last = |index: &u32| (rows.get(*index as usize).is_some_and(is_call), *index);
         // A stable sort is faster here: files consist of sorted runs.
         order.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| calls_last(&a.2).cmp(&calls_last(&b.2))));
         let sorted = order.iter().filter_map(|(.., index)| rows.get(*index as usize).copied()).collect();
-        let mut places = vec![0; order.len()];
+        let mut places = vec![u32::MAX; rows.len()];
         for (place, (.., index)) in (0..).zip(&order) {
             if let Some(slot) = places.get_mut(*index as usize) {
                 *slot = place;
@@ -365,6 +370,7 @@ impl Builder {
         for (index, _) in &mut self.events.flows {
             *index = places.get(*index as usize).copied().unwrap_or(u32::MAX);
         }
+        self.events.flows.retain(|(index, _)| *index != u32::MAX);
         self.events.rows = sorted;
         places
     }

@@ -7,6 +7,7 @@ mod builder;
 mod by_id;
 mod deadline;
 mod event;
+mod foreign;
 mod metadata;
 mod notes;
 mod op;

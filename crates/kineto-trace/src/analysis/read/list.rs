@@ -2,7 +2,7 @@
 
 use super::element::{Element, KeyOrder};
 use super::json::{Json, Result};
-use crate::activity::{ActivityType, FlowEnd, FlowKind};
+use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::events::{Builder, EventDraft, Note, Phase, StringId, TrackId};
 use crate::hash::HashMap;
 use std::time::Duration;
@@ -129,10 +129,6 @@ impl EventList {
     fn add_slice(&mut self, line: &Element<'_>, at: i64) {
         let Some(lasted) = line.duration else { return self.drop_line(line, Note::WithoutTime) };
         let end = at.saturating_add(lasted.max(0));
-        // CUPTI's mark that it collected no time.
-        if (at, lasted) == (0, 0) && self.line_kind(line).is_some_and(ActivityType::is_device_work) {
-            return self.drop_line(line, Note::WithoutTime);
-        }
         if line.category == Some(StringId::TRACE) {
             self.recordings.push((line.name, at, end));
             return self.release_arguments(line);
@@ -182,11 +178,6 @@ impl EventList {
         let category = self.line_category(line);
         let (name, arguments) = (line.name, line.arguments);
         self.builder.push(&EventDraft { phase, track, start, end, category, name, arguments, external: None });
-    }
-
-    fn line_kind(&mut self, line: &Element<'_>) -> Option<ActivityType> {
-        let category = self.line_category(line);
-        ActivityType::from_name(self.builder.events.strings.get(category))
     }
 
     fn line_category(&mut self, line: &Element<'_>) -> StringId {

@@ -135,6 +135,8 @@ pub struct Summary {
     pub losses: Vec<(String, u64)>,
     /// What was left out or repaired while reading, or is ambiguous, by cause.
     pub notes: Vec<(Note, u64)>,
+    /// The number of slices of no known type, by category.
+    unlisted: BTreeMap<String, u64>,
     file: FileFigures,
 }
 
@@ -192,9 +194,6 @@ impl Summary {
         let mut idle = IdleTime::default();
         stream_idle.iter().for_each(|stream| idle += stream.idle);
         let slices = || events.iter().filter(Event::is_slice);
-        let mut categories: HashMap<StringId, u64> = HashMap::default();
-        slices().for_each(|slice| *categories.entry(slice.category_id()).or_default() += 1u64);
-        let categories = categories.into_iter().map(|(id, count)| (events.strings.get(id).to_owned(), count));
         let annotations = |kind| groups::annotation_figures(slices().filter(move |event| event.kind() == Some(kind)));
         let mut numbers: Vec<_> = devices.streams.iter().map(|stream| &stream.device).collect();
         numbers.sort_unstable();
@@ -205,7 +204,8 @@ impl Summary {
             start: range.start,
             span_ns: range.end.since(range.start),
             slices: slices().count() as u64,
-            categories: categories.collect(),
+            categories: count_categories(slices()),
+            unlisted: count_categories(slices().filter(|slice| slice.kind().is_none())),
             rank: distributed_rank(events),
             device_events: devices.work.len() as u64,
             devices: numbers.len() as u64,
@@ -258,6 +258,19 @@ impl Summary {
     fn note_count(&self, note: Note) -> u64 {
         self.notes.iter().find(|(found, _)| *found == note).map_or(0, |(_, count)| *count)
     }
+}
+
+/// Returns the number of slices in each category.
+fn count_categories<'e>(slices: impl Iterator<Item = Event<'e>>) -> BTreeMap<String, u64> {
+    let (mut counts, mut all): (HashMap<StringId, u64>, _) = (HashMap::default(), BTreeMap::new());
+    for slice in slices {
+        let count = counts.entry(slice.category_id()).or_default();
+        *count += 1;
+        if *count == 1 {
+            all.insert(slice.category().to_owned(), slice.category_id());
+        }
+    }
+    all.into_iter().map(|(name, id)| (name, counts.get(&id).copied().unwrap_or(0))).collect()
 }
 
 /// Returns the notes about launches of equal numbers, and about device work.

@@ -3,7 +3,6 @@
 use super::findings::{format_ns, percent_of};
 use super::path::PathText;
 use super::{Occupation, Summary};
-use crate::activity::ActivityType;
 use crate::analysis::averages::Average;
 use crate::analysis::averages::units::format_bytes;
 use crate::text::{count_with_noun, printable};
@@ -82,14 +81,12 @@ impl<'s> Screen<'s> {
         treated.into_iter().try_for_each(|(note, count, how)| writeln!(f, "note: {note} ({count}); {how}"))
     }
 
-    /// Tells which slices are in no table. Those of another tool's file are operations.
+    /// Tells which slices are in no table.
     fn write_unlisted(&self, f: &mut Formatter<'_>) -> fmt::Result {
         const CATEGORIES: usize = 3;
 
-        let all = &self.summary.categories;
-        let unknown: Vec<_> = all.iter().filter(|(category, _)| ActivityType::from_name(category).is_none()).collect();
-        let is_foreign = unknown.len() == all.len() && !self.summary.averages.ops().is_empty();
-        if unknown.is_empty() || is_foreign {
+        let unknown: Vec<_> = self.summary.unlisted.iter().collect();
+        if unknown.is_empty() {
             return Ok(());
         }
         let names = unknown.iter().take(CATEGORIES).map(|(category, _)| truncate_name(category, 30));
