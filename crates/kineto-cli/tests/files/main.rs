@@ -7,6 +7,7 @@ mod convert;
 mod diff;
 #[cfg(unix)]
 mod hostile;
+mod inputs;
 mod path;
 mod repair;
 mod report;
