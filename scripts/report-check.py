@@ -5,7 +5,7 @@
 
 KINETO is the command. Each TRACE gets a page, which must load without errors and without requests, show the figures of `kineto summary
 --json`, have headings and tables in its accessibility tree, obey the keyboard, paint what a search finds, and fit a window of 400 pixels.
-Small traces made here get pages too: of one trace, of several, of none of its slices, and of 200 days. With --pictures, pictures of each page in light
+Small traces made here get pages too: of one trace, of several, of 60 ranks, of 15 and 15 that are compared, of none of its slices, and of 200 days. With --pictures, pictures of each page in light
 and dark colors are written; with --cover, a picture of the top of the last page. Prints a line for each trace; the exit status is 1 if a check failed, and 3 without chromium.
 """
 import argparse
@@ -335,6 +335,58 @@ def check_several_traces(browser, kineto, folder):
     return page
 
 
+def write_ranks(folder, ranks, length):
+    """Writes traces whose figures are longer than their share of a page; returns the folder."""
+    folder.mkdir()
+    for rank in range(ranks):
+        events = [{"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 1, "tid": 1, "ts": step * 1000, "dur": 900} for step in range(8)]
+        for at in range(200):
+            start, name = at * 40, f"{at}<{'float, ' * 40}>"
+            events += [
+                {"ph": "X", "cat": f"kind{at % 50}", "name": f"op{name}", "pid": 1, "tid": 1, "ts": start, "dur": 12},
+                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": start + 1, "dur": 2, "args": {"correlation": at}},
+                {"ph": "X", "cat": "kernel", "name": f"kernel{name}", "pid": 0, "tid": at % 7, "ts": start + 5, "dur": length + rank % 9, "args": {"correlation": at, "device": 0, "stream": at % 7}},
+            ]
+        trace = {"distributedInfo": {"rank": rank}, "traceEvents": events}
+        (folder / f"rank{rank:02}.json").write_text(json.dumps(trace))
+    return folder
+
+
+def check_articles(page, kineto, paths):
+    """Each trace has its figures and all sections on the page, although its lists are cut."""
+    texts = page.value("[...document.querySelectorAll('article.trace')].map(it => it.textContent)")
+    page.check(len(texts) == len(paths), f"{len(texts)} traces have details, not {len(paths)}")
+    for path, text in zip(paths, texts):
+        summary = json.loads(subprocess.run([kineto, "summary", "--json", path], check=True, capture_output=True, text=True).stdout)
+        temporal = summary["temporal"]
+        wanted = [path.name, "What to do next", "Where the time went", "Why streams were idle", "Steps", "Device utilization", "Timeline", "Top operators", "Top kernels",
+                  "Idle gaps", "Critical path", "Launches", "Annotations", "Losses, notes and content", f"rank {summary['load']['rank']}"]
+        wanted += page.value(f"[time({summary['load']['span']}), percent({temporal['busy']}, {temporal['window']}), time({temporal['busy']}), time({temporal['idle']})]")
+        missing = [what for what in wanted if what not in text]
+        page.check(not missing, f"{path.name} lacks {missing}")
+        page.check("NaN" not in text and "undefined" not in text, f"{path.name} shows figures that are missing")
+    check_loading(page)
+
+
+def check_many_ranks(browser, kineto, folder):
+    """Checks pages of so many traces that the lists of each are cut."""
+    ranks, output = write_ranks(folder / "ranks", 60, 11), folder / "many.html"
+    subprocess.run([kineto, "report", ranks, "-o", output], check=True, capture_output=True)
+    page = Page(browser, output)
+    page.check(output.stat().st_size <= 2_000_000, f"{output.stat().st_size} bytes of 60 ranks")
+    check_articles(page, kineto, sorted(ranks.iterdir()))
+    rows = page.value("document.querySelectorAll('#ranks tbody tr').length")
+    page.check(rows == 60, f"{rows} of 60 ranks are side by side")
+    sides = [write_ranks(folder / "before", 15, 11), write_ranks(folder / "after", 15, 18)]
+    subprocess.run([kineto, "report", "--diff", *sides, "-o", output], check=True, capture_output=True)
+    compared = Page(browser, output)
+    check_articles(compared, kineto, [path for side in sides for path in sorted(side.iterdir())])
+    text = compared.value("document.getElementById('content').textContent")
+    compared.check("Where the change comes from" in text and "A: before (15 traces" in text, f"the comparison of 15 and 15: {text[:300]!r}")
+    page.failures += compared.failures
+    return page
+
+
 def check_empty_selection(browser, kineto, folder):
     output = folder / "empty.html"
     subprocess.run([kineto, "report", folder / "made.json", "--name", "nomatch", "-o", output], check=True, capture_output=True)
@@ -356,11 +408,11 @@ def check_long_trace(browser, kineto, folder):
 
 def check_made_pages(browser, kineto, folder):
     failures = []
-    for check in (check_made_trace, check_several_traces, check_empty_selection, check_long_trace):
+    for check in (check_made_trace, check_several_traces, check_many_ranks, check_empty_selection, check_long_trace):
         page = check(browser, kineto, folder)
         faults = page.value("window.faults")
         failures += [*page.failures, *(f"errors: {fault}" for fault in faults)]
-    print("traces made here: one, several, none of its slices, and 200 days")
+    print("traces made here: one, several, 60 ranks, 15 and 15 compared, none of its slices, and 200 days")
     for failure in failures:
         print(f"  FAULT: {failure}")
     return not failures

@@ -228,7 +228,10 @@ fn keep_slowest_step(summary: &mut Value, rows: usize) {
     }
 }
 
-/// Cuts long texts, keys and lists.
+/// The members whose keys are names of the trace. All other objects have the members that the page expects.
+const MAPS_BY_NAME: [&str; 3] = ["cats", "losses", "memory_bw"];
+
+/// Cuts long texts, lists, and maps by name.
 fn shorten_value(value: &mut Value, cuts: Cuts) {
     match value {
         Value::String(text) => {
@@ -241,20 +244,32 @@ fn shorten_value(value: &mut Value, cuts: Cuts) {
             list.iter_mut().for_each(|value| shorten_value(value, cuts));
         }
         Value::Object(members) => {
-            for (key, mut value) in std::mem::take(members).into_iter().take(cuts.rows) {
-                shorten_value(&mut value, cuts);
-                let short = shorten_text(&key, cuts.chars).unwrap_or(key);
-                // Names that differ only in their ends stay apart.
-                let mut unique = short.clone();
-                let mut number = 2;
-                while members.contains_key(&unique) {
-                    unique = format!("{short}{number}");
-                    number += 1;
+            for (key, value) in members {
+                match value.as_object_mut().filter(|_| MAPS_BY_NAME.contains(&key.as_str())) {
+                    Some(map) => shorten_map(map, cuts),
+                    None => shorten_value(value, cuts),
                 }
-                members.insert(unique, value);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Cuts long names, and keeps those with the greatest counts.
+fn shorten_map(map: &mut Map<String, Value>, cuts: Cuts) {
+    let mut entries: Vec<_> = std::mem::take(map).into_iter().collect();
+    let count = |value: &Value| value.get("count").unwrap_or(value).as_u64();
+    entries.sort_by_key(|(_, value)| Reverse(count(value)));
+    for (name, value) in entries.into_iter().take(cuts.rows) {
+        let short = shorten_text(&name, cuts.chars).unwrap_or(name);
+        // Names that differ only in their ends stay apart.
+        let mut unique = short.clone();
+        let mut number = 2;
+        while map.contains_key(&unique) {
+            unique = format!("{short}{number}");
+            number += 1;
+        }
+        map.insert(unique, value);
     }
 }
 

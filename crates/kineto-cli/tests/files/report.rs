@@ -240,6 +240,78 @@ fn many_traces_are_listed_and_the_first_have_details() {
     assert_eq!((&data["left_out"], &traces[199]["rest"]["file"]), (&json!(0), &json!("199.json")));
 }
 
+/// Writes traces whose figures are longer than their share of a page; returns their folder.
+fn folder_of_long_traces(count: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let long = "n".repeat(200);
+    for rank in 0..count {
+        let mut events = vec![
+            json!({"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 900}),
+        ];
+        for at in 0..40 {
+            let (op, kernel) = (format!("op{at}{long}"), format!("kernel{at}{long}"));
+            events.extend([
+                json!({"ph": "X", "cat": format!("cat{at}{long}"), "name": &op, "pid": 1, "tid": 1, "ts": at * 20, "dur": 9}),
+                json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at * 20 + 1, "dur": 2,
+                    "args": {"correlation": at + 1}}),
+                json!({"ph": "X", "cat": "kernel", "name": &kernel, "pid": 0, "tid": 7, "ts": at * 20 + 5, "dur": 10 + rank,
+                    "args": {"correlation": at + 1, "device": 0, "stream": 7}}),
+                json!({"ph": "X", "cat": "gpu_memcpy", "name": format!("Memcpy {op}"), "pid": 0, "tid": 7, "ts": at * 20 + 15, "dur": 1,
+                    "args": {"device": 0, "stream": 7, "bytes": 64}}),
+            ]);
+        }
+        fs::write(folder.path().join(format!("rank{rank}.json")), Value::from(events).to_string()).unwrap();
+    }
+    folder
+}
+
+/// Returns the members that a cut value lacks; entries of lists and of maps by name may be missing.
+fn missing_members(cut: &Value, whole: &Value, path: &str) -> Vec<String> {
+    match (cut, whole) {
+        (Value::Object(_), Value::Object(_))
+            if ["cats", "losses", "memory_bw"].iter().any(|map| path.ends_with(map)) =>
+        {
+            Vec::new()
+        }
+        (Value::Object(cut), Value::Object(whole)) => {
+            let member = |(key, value)| match cut.get(key) {
+                Some(found) => missing_members(found, value, &format!("{path}.{key}")),
+                None => vec![format!("{path}.{key}")],
+            };
+            whole.iter().flat_map(member).collect()
+        }
+        (Value::Array(cut), Value::Array(whole)) => {
+            cut.iter().zip(whole).flat_map(|(cut, whole)| missing_members(cut, whole, &format!("{path}[]"))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn cut_figures_keep_all_members() {
+    const RANKS: usize = 60;
+
+    let folder = folder_of_long_traces(RANKS);
+    let output = folder.path().join("ranks.html");
+    let path = folder.path().to_str().unwrap();
+    let (_, errors, status) = run(&["report", path, "-o", output.to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let page = fs::read_to_string(&output).unwrap();
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    let data = data(&page);
+    let (json, _, _) = run(&["summary", "--json", folder.path().join("rank0.json").to_str().unwrap()]);
+    let whole: Value = serde_json::from_str(&json).unwrap();
+    let traces = data["traces"].as_array().unwrap();
+    assert_eq!(traces.len(), RANKS);
+    for trace in traces {
+        assert_eq!((&trace["cut"], trace["brief"].is_null()), (&json!(true), true));
+        assert_eq!(missing_members(&trace["summary"], &whole, ""), [""; 0]);
+    }
+    // Of maps by name, the largest entries are kept.
+    let categories = traces[0]["summary"]["load"]["cats"].as_object().unwrap();
+    assert!(categories.len() < 43 && categories["kernel"] == 40 && categories["cuda_runtime"] == 40, "{categories:?}");
+}
+
 #[test]
 fn several_traces_share_a_page() {
     let folder = tempfile::tempdir().unwrap();
