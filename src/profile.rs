@@ -55,7 +55,7 @@ impl BlockRecording {
             Status::Paused => {
                 Err(Error::new(ErrorKind::AlreadyActive, "a recording is paused; resume or stop it first"))
             }
-            _ => profiler.start().map(|()| (profiler, BlockExtent::All)),
+            _ => profiler.start_block().map(|()| (profiler, BlockExtent::All)),
         });
         BlockRecording { name: name.to_string(), state }
     }
@@ -65,7 +65,7 @@ impl BlockRecording {
         let nothing = |why: &str| Error::new(ErrorKind::NotActive, format!("nothing was recorded: {why}"));
         match extent {
             BlockExtent::All => {
-                let trace = profiler.stop()?;
+                let trace = profiler.stop_block()?;
                 trace.why_empty().map_or_else(|| Ok(trace.key_averages()), |why| Err(nothing(why)))
             }
             BlockExtent::Annotation => {

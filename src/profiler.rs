@@ -107,6 +107,20 @@ impl Profiler {
         session.begin_schedule()
     }
 
+    /// Starts the recording of a block, whatever the schedule does.
+    #[cfg(feature = "analysis")]
+    pub(crate) fn start_block(&self) -> Result<(), Error> {
+        let session = self.session()?;
+        session.check_guard()?;
+        session.start_block()
+    }
+
+    /// Ends the recording of a block.
+    #[cfg(feature = "analysis")]
+    pub(crate) fn stop_block(&self) -> Result<Trace, Error> {
+        self.session()?.stop_block()?.map_or_else(|| self.stop(), Ok)
+    }
+
     /// Ends the recording and returns it, without waiting for any thread of the program.
     ///
     /// With collectors, it waits until launched work has ended, at most the builder's

@@ -243,6 +243,24 @@ impl Session {
         Ok(())
     }
 
+    /// Starts the recording of a block: also while a schedule waits, or after it has ended.
+    #[cfg(feature = "analysis")]
+    pub(crate) fn start_block(&self) -> Result<(), Error> {
+        if self.has_idle_schedule()? { self.start() } else { self.begin_schedule() }
+    }
+
+    /// Ends the recording of a block that began without the schedule; `None` if there is none.
+    #[cfg(feature = "analysis")]
+    pub(crate) fn stop_block(&self) -> Result<Option<Trace>, Error> {
+        if self.has_idle_schedule()? { self.stop().map(Some) } else { Ok(None) }
+    }
+
+    #[cfg(feature = "analysis")]
+    fn has_idle_schedule(&self) -> Result<bool, Error> {
+        let position = self.steps.lock_step(None)?.run.position;
+        Ok(position.is_some_and(|position| position.action == ProfilerAction::None))
+    }
+
     /// Ends the current step and begins the next one.
     pub(crate) fn step(&self) -> StepOutcome {
         let _scope = self.recording.observers.notify_scope();

@@ -3,7 +3,7 @@
 
 use support::child;
 use tracing::info_span;
-use tracing_kineto::{Error, KinetoLayer, Status, profile};
+use tracing_kineto::{Error, KinetoLayer, Schedule, Status, StepState, profile};
 use tracing_subscriber::prelude::*;
 
 /// Runs a program below; returns its stderr.
@@ -57,6 +57,28 @@ fn program_with_an_idle_layer() {
     assert_eq!(guard.profiler().status(), Status::Idle);
     profile!(guard.profiler(), "idle", { work() });
     assert_eq!(guard.profiler().status(), Status::Idle);
+}
+
+#[test]
+fn block_is_recorded_when_the_schedule_waits_or_has_ended() {
+    let output = run("profile::program_with_a_schedule");
+    let mut rows = rows(&output);
+    rows.sort_unstable();
+    assert_eq!(rows, [("ended", "1"), ("part", "3"), ("part", "3"), ("waits", "1"), ("work", "3"), ("work", "3")]);
+}
+
+#[test]
+#[ignore = "a program for another test"]
+fn program_with_a_schedule() {
+    let schedule = Schedule::new(1, 0, 1).unwrap().repeat(1);
+    let builder = KinetoLayer::builder().no_output().schedule(schedule);
+    let (layer, guard) = builder.build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    let profiler = guard.profiler();
+    profile!(profiler, "waits", work());
+    while profiler.step().state != StepState::Finished {}
+    profile!(profiler, "ended", work());
+    assert_eq!(profiler.step().state, StepState::Finished);
 }
 
 #[test]

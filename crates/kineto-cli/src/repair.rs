@@ -94,7 +94,12 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
                     if repair.rewritten == 1 { "was" } else { "were" }
                 )
             });
-            format!("{}: {events}{}{}", crate::shown(output), dropped.unwrap_or_default(), rewritten.unwrap_or_default())
+            format!(
+                "{}: {events}{}{}",
+                crate::shown(output),
+                dropped.unwrap_or_default(),
+                rewritten.unwrap_or_default()
+            )
         }
     })
 }
