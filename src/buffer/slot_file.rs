@@ -5,7 +5,6 @@
 //! written by plain stores, which the kernel keeps when the process is killed.
 
 use crate::os::fork;
-use crate::os::memory;
 use crate::os::shared_file::{SharedFile, Unusable};
 use crossbeam_queue::ArrayQueue;
 use std::fs;
@@ -150,9 +149,7 @@ impl SlotFile {
                 let _ = self.free.push(slot);
                 return None;
             }
-            let words = self.file.words().get(start..start + SLOT_WORDS)?;
-            memory::populate_pages(words);
-            Some((slot, words))
+            Some((slot, self.file.words().get(start..start + SLOT_WORDS)?))
         });
         if taken.is_none() {
             self.used.fetch_sub(1, Ordering::SeqCst);

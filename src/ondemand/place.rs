@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handler::numbered_path;
 use crate::os::file_lock;
 use crate::os::folder::{FileId, Folder};
+use crate::os::kept::Kept;
 use crate::session::{KeptFiles, remove_old_file};
 use crate::write::file::{Contents, Destination, Format, file_error, temporary_name, unfinished_name};
 use std::cell::RefCell;
@@ -130,7 +131,7 @@ impl Destination for RequestFiles<'_> {
         let mut named = self.find_name(path).map_err(failed("create"))?;
         let temporary = Temporary::create(&self.folder, path, self.mode).map_err(failed("create"))?;
         format.encode(&temporary.file, gzip_level, |out| contents(&named, out)).map_err(failed("write"))?;
-        let (id, name) = (FileId::from_file(&temporary.file).map_err(failed("write"))?, temporary.name.as_os_str());
+        let (id, name) = (temporary.id, temporary.name.as_os_str());
         while !file_name(&named).and_then(|to| self.publish_file(name, to)).map_err(failed("replace"))? {
             named = self.find_name(path).map_err(failed("replace"))?;
         }
@@ -161,16 +162,18 @@ fn file_name(path: &Path) -> io::Result<&OsStr> {
 struct Temporary<'f> {
     folder: &'f Folder,
     name: OsString,
-    file: File,
+    file: Kept<File>,
+    id: FileId,
 }
 
 impl<'f> Temporary<'f> {
     fn create(folder: &'f Folder, path: &Path, mode: u32) -> io::Result<Temporary<'f>> {
         let created = temporary_name(path)?;
         let file = folder.create(file_name(&created)?, mode)?;
-        let mut temporary = Temporary { folder, name: file_name(&created)?.to_owned(), file };
+        let (id, name) = (FileId::from_file(&file)?, file_name(&created)?.to_owned());
         // The lock shows other processes that the file is being written; the write works without it.
-        file_lock::try_lock(&temporary.file);
+        file_lock::try_lock(&file);
+        let mut temporary = Temporary { folder, name, file: Kept::new(file), id };
         let unfinished = unfinished_name(&created);
         folder.rename_new(&temporary.name, file_name(&unfinished)?)?;
         temporary.name = file_name(&unfinished)?.to_owned();
@@ -181,8 +184,7 @@ impl<'f> Temporary<'f> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         // It is gone if it was renamed, and another file may have its name after an exchange.
-        let own = FileId::from_file(&self.file).ok();
-        if own.is_some() && self.folder.id_of(&self.name).ok() == own {
+        if self.folder.id_of(&self.name).is_ok_and(|found| found == self.id) {
             let _ = self.folder.remove(&self.name);
         }
     }

@@ -153,7 +153,7 @@ impl Runner {
             .min();
         let left = due.map_or(TICK, |due| due.saturating_duration_since(moment.now)).min(TICK);
         let sources = sources.iter().filter_map(|source| source.descriptor());
-        let descriptors: Vec<_> = sources.chain([self.wakeup.descriptor()]).collect();
+        let descriptors: Vec<_> = sources.chain(self.wakeup.descriptor()).collect();
         datagram::wait_readable(&descriptors, left);
         self.wakeup.clear();
     }

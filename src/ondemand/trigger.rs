@@ -11,6 +11,7 @@ use crate::diag::diag;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::folder::{Folder, open_entry};
 use crate::os::inotify::{Change, Watch};
+use crate::os::kept::Kept;
 use crate::os::{datagram, process};
 use crate::write::file;
 use std::collections::VecDeque;
@@ -230,7 +231,7 @@ impl Trigger {
             .and_then(|temporary| create(&temporary).inspect_err(|_| drop(fs::remove_file(&temporary))));
         match created {
             Ok(file) => {
-                let lines = Arc::new(AnswerFile(file));
+                let lines = Arc::new(AnswerFile(Kept::new(file)));
                 self.keep_answer(path, Arc::downgrade(&lines));
                 Some(lines)
             }
@@ -306,7 +307,7 @@ fn read_error(why: io::Error) -> String {
 
 impl RequestSource for Trigger {
     fn descriptor(&self) -> Option<RawFd> {
-        self.watch.as_ref().map(Watch::descriptor)
+        self.watch.as_ref()?.descriptor()
     }
 
     fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
@@ -350,7 +351,7 @@ impl RequestSource for Trigger {
 
 /// The answer to a request: the log's lines about it, then `done` or `failed`.
 #[derive(Debug)]
-struct AnswerFile(File);
+struct AnswerFile(Kept<File>);
 
 impl AnswerChannel for AnswerFile {
     fn send_line(&self, line: &str, progress: RequestProgress) {
@@ -361,7 +362,8 @@ impl AnswerChannel for AnswerFile {
         };
         let _limit = FileLimitGuard::new();
         // One write, so that a reader sees whole lines. If it fails, the log has the line too.
-        let _ = (&self.0).write_all(format!("{}\n{end}", line.trim_end()).as_bytes());
+        let text = format!("{}\n{end}", line.trim_end());
+        let _ = (&self.0).write_all(text.as_bytes());
     }
 }
 

@@ -75,6 +75,12 @@ impl CounterReading {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterReader {
     descriptor: i32,
+    /// The kernel's number of the event: the program may close the descriptor and use its number again.
+    #[cfg_attr(
+        not(all(target_os = "linux", not(miri))),
+        allow(dead_code, reason = "no counters exist on this platform")
+    )]
+    event: u64,
 }
 
 pub(crate) use kernel::Group;
@@ -83,7 +89,7 @@ pub(crate) use kernel::Group;
 mod kernel {
     use super::{CounterReader, CounterReading, EVENTS_MAX, PerfEvent, io};
     use crate::os::fork;
-    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
     /// The counters of the thread that created it. They count until it is dropped, which any thread may do.
     #[derive(Debug)]
@@ -121,6 +127,9 @@ mod kernel {
     /// which would otherwise keep counting there.
     static OPEN: [AtomicI32; 4096] = [const { AtomicI32::new(0) }; 4096];
 
+    /// The kernel's numbers of their events.
+    static NUMBERS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
+
     impl Group {
         /// Starts counting those of `events` that can be counted on the calling thread, and calls `refused` with the others.
         pub(crate) fn open_events(
@@ -139,8 +148,9 @@ mod kernel {
 
         /// Returns its reader; `None` if it counts nothing.
         pub(crate) fn reader(&self) -> Option<CounterReader> {
-            let place = OPEN.get(*self.places.first()?)?.load(Ordering::Relaxed);
-            (place > 0).then_some(CounterReader { descriptor: place - 1 })
+            let at = *self.places.first()?;
+            let (place, event) = (OPEN.get(at)?.load(Ordering::Relaxed), NUMBERS.get(at)?.load(Ordering::Relaxed));
+            (place > 0).then_some(CounterReader { descriptor: place - 1, event })
         }
 
         fn add_event(&self, event: &PerfEvent) -> io::Result<usize> {
@@ -149,6 +159,9 @@ mod kernel {
             let (at, place) = free.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
             let leader = self.reader().map_or(-1, |reader| reader.descriptor);
             let opened = open_perf_event(event, leader);
+            if let (Ok(descriptor), Some(number)) = (&opened, NUMBERS.get(at)) {
+                number.store(event_number(*descriptor).unwrap_or(0), Ordering::Relaxed);
+            }
             place.store(opened.as_ref().map_or(0, |descriptor| descriptor + 1), Ordering::Relaxed);
             opened.map(|_| at)
         }
@@ -159,7 +172,7 @@ mod kernel {
             // In a forked child, the slots belong to other groups by now.
             if self.born == fork::generation() {
                 // The leader is closed last.
-                self.places.iter().rev().filter_map(|at| OPEN.get(*at)).for_each(close_slot);
+                self.places.iter().rev().for_each(|at| close_slot(*at));
             }
         }
     }
@@ -168,6 +181,9 @@ mod kernel {
         /// Reads the counters of the calling thread, which must own them.
         #[inline]
         pub(crate) fn read_counters(self) -> Option<CounterReading> {
+            if event_number(self.descriptor) != Some(self.event) {
+                return None;
+            }
             let mut reading = CounterReading::default();
             let (words, bytes) = (reading.words.as_mut_ptr().cast(), size_of_val(&reading.words));
             // SAFETY: the kernel writes at most `bytes` bytes to `words`, which has that size.
@@ -210,8 +226,23 @@ mod kernel {
         }
     }
 
-    fn close_slot(place: &AtomicI32) {
-        if let Some(descriptor @ 0..) = place.swap(0, Ordering::Relaxed).checked_sub(1) {
+    /// Returns the kernel's number of a counter's event; `None` if the descriptor is of another file.
+    #[inline]
+    fn event_number(descriptor: i32) -> Option<u64> {
+        /// `PERF_EVENT_IOC_ID`, which is `_IOR('$', 7, __u64 *)`.
+        const READ_ID: u64 = (2 << 30) | ((size_of::<*mut u64>() as u64) << 16) | (0x24 << 8) | 7;
+        let mut number = 0_u64;
+        // SAFETY: the call writes a number of that size, or fails.
+        let failed = unsafe { libc::ioctl(descriptor, READ_ID as _, &raw mut number) } != 0;
+        (!failed).then_some(number)
+    }
+
+    fn close_slot(at: usize) {
+        let (Some(place), Some(event)) = (OPEN.get(at), NUMBERS.get(at)) else { return };
+        let event = event.load(Ordering::Relaxed);
+        if let Some(descriptor @ 0..) = place.swap(0, Ordering::Relaxed).checked_sub(1)
+            && event_number(descriptor) == Some(event)
+        {
             // SAFETY: the descriptor was opened here, and only the thread that swaps it out of its slot closes it.
             unsafe { libc::close(descriptor) };
         }
@@ -219,7 +250,7 @@ mod kernel {
 
     /// Closes a forked child's copies of its parent's descriptors.
     pub(crate) fn close_all() {
-        OPEN.iter().for_each(close_slot);
+        (0..OPEN.len()).for_each(close_slot);
     }
 }
 

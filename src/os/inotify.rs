@@ -1,6 +1,7 @@
 //! Watches a folder for completed files, by inotify.
 #![allow(unsafe_code, reason = "inotify has no safe form")]
 
+use super::kept::Kept;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +11,7 @@ use std::path::Path;
 
 /// A watched folder. No method blocks.
 #[derive(Debug)]
-pub(crate) struct Watch(File);
+pub(crate) struct Watch(Kept<File>);
 
 /// A change in the folder.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub(crate) enum Change {
     FileCompleted(OsString),
     /// The kernel's event queue overflowed.
     QueueOverflowed,
-    /// The folder was removed.
+    /// The folder was removed, or the program has closed the descriptor.
     Gone,
 }
 
@@ -41,23 +42,24 @@ impl Watch {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just opened the descriptor, and nothing else owns it.
-        let watch = Watch(unsafe { File::from_raw_fd(descriptor) });
+        let watch = Watch(Kept::new(unsafe { File::from_raw_fd(descriptor) }));
         let what = OF_FILES | libc::IN_MOVE_SELF | libc::IN_DELETE_SELF | libc::IN_ONLYDIR;
         // SAFETY: the path ends with a zero byte and outlives the call.
-        let failed = unsafe { libc::inotify_add_watch(watch.descriptor(), path.as_ptr(), what) } < 0;
+        let failed = unsafe { libc::inotify_add_watch(descriptor, path.as_ptr(), what) } < 0;
         if failed { Err(io::Error::last_os_error()) } else { Ok(watch) }
     }
 
-    /// Returns the descriptor that is readable when there are changes.
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.0.as_raw_fd()
+    /// Returns the descriptor that is readable when there are changes; `None` if the program has closed it.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        self.0.get().ok().map(AsRawFd::as_raw_fd)
     }
 
     /// Takes the changes since the last call; a large number of them is split over several calls.
     pub(crate) fn take_changes(&self) -> Vec<Change> {
         let (mut changes, mut buffer) = (Vec::new(), [0; 4096]);
         for _ in 0..BATCH {
-            let Ok(length @ 1..) = (&self.0).read(&mut buffer) else { break };
+            let Ok(mut file) = self.0.get() else { return vec![Change::Gone] };
+            let Ok(length @ 1..) = file.read(&mut buffer) else { break };
             let mut rest = buffer.get(..length).unwrap_or_default();
             while let Some((change, behind)) = split_event(rest) {
                 changes.extend(change);

@@ -32,18 +32,31 @@ pub(crate) fn zeroed_words(count: usize) -> Option<&'static [AtomicU64]> {
 /// content may be lost.
 pub(crate) fn populate_pages(words: &'static [AtomicU64]) {
     #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        // SAFETY: the range lies inside `words`; populating changes no content. Older kernels refuse.
+    if populate_or_fail(words).is_ok() {
+        return;
+    }
+    const SMALLEST_PAGE: usize = 4096 / size_of::<AtomicU64>();
+    words.iter().step_by(SMALLEST_PAGE).for_each(|word| word.store(0, Ordering::Relaxed));
+}
+
+/// Does the same without a store of this process: where memory is short, that is an error and no signal.
+///
+/// # Errors
+/// The system's number: `EINVAL` before Linux 5.14.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) fn populate_or_fail(words: &'static [AtomicU64]) -> Result<(), libc::c_int> {
+    loop {
+        // SAFETY: the range lies inside `words`; populating changes no content.
         let populated = unsafe {
             let start = words.as_ptr().cast_mut().cast();
             libc::madvise(start, size_of_val(words), libc::MADV_POPULATE_WRITE)
         };
-        if populated == 0 {
-            return;
+        match std::io::Error::last_os_error().raw_os_error() {
+            _ if populated == 0 => return Ok(()),
+            Some(libc::EINTR | libc::EAGAIN) => {}
+            why => return Err(why.unwrap_or(libc::EINVAL)),
         }
     }
-    const SMALLEST_PAGE: usize = 4096 / size_of::<AtomicU64>();
-    words.iter().step_by(SMALLEST_PAGE).for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
 /// Makes the pages of a list's spare capacity present in one call: page faults one by one cost several times that.

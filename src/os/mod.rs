@@ -12,6 +12,7 @@ pub(crate) mod folder;
 pub(crate) mod fork;
 #[cfg(all(target_os = "linux", feature = "ondemand"))]
 pub(crate) mod inotify;
+pub(crate) mod kept;
 pub(crate) mod memory;
 pub(crate) mod note;
 pub(crate) mod platform;

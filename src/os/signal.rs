@@ -1,6 +1,9 @@
 //! Flushes before SIGINT, SIGTERM or SIGHUP ends the process, and dumps on SIGUSR2.
 #![allow(unsafe_code, reason = "signal handlers have no safe form")]
 
+#[cfg(unix)]
+mod wake;
+
 /// Watches those of SIGINT, SIGTERM and SIGHUP that end the process by default now.
 ///
 /// When one arrives, [`start_signal_thread`]'s thread flushes, then the signal is raised again and ends the process. Process 1, the first
@@ -65,17 +68,12 @@ pub(crate) fn watch_dump_signal() -> bool {
 
 #[cfg(unix)]
 mod unix {
-    use std::io::Read;
-    use std::os::fd::IntoRawFd;
-    use std::os::unix::net::UnixStream;
+    use super::wake::{self, wake};
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
     const WATCHED: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
     const DUMP: libc::c_int = libc::SIGUSR2;
-
-    /// The write end of the thread's pipe; a handler may only write to it.
-    static PIPE: AtomicI32 = AtomicI32::new(-1);
 
     /// The process that runs the thread; 0 if none does.
     static PROCESS: AtomicI32 = AtomicI32::new(0);
@@ -99,20 +97,19 @@ mod unix {
         // Whether the thread is notified now, or when it starts.
         let is_first_signal = EXPECTED.load(Ordering::Relaxed) == process_id()
             && FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        let will_be_handled = PROCESS.load(Ordering::SeqCst) != process_id() || wake_thread(signal);
+        let will_be_handled = PROCESS.load(Ordering::SeqCst) != process_id() || wake();
         if !is_first_signal || !will_be_handled {
             end_process(signal);
         }
     }
 
-    extern "C" fn handle_dump_signal(signal: libc::c_int) {
-        // One at a time, so that the pipe is never full when a signal ends the process.
+    extern "C" fn handle_dump_signal(_signal: libc::c_int) {
         if PROCESS.load(Ordering::SeqCst) == process_id() && !IS_DUMPING.swap(true, Ordering::SeqCst) {
             // The code that was interrupted may be about to read `errno`.
             let place = errno_place();
             // SAFETY: the C library's variable of this thread, valid as long as the thread; `None` where it is not known.
             let error = place.map(|place| unsafe { *place });
-            wake_thread(signal);
+            wake();
             if let Some((place, error)) = place.zip(error) {
                 // SAFETY: as above.
                 unsafe { *place = error };
@@ -130,13 +127,6 @@ mod unix {
         return Some(unsafe { libc::__error() });
         #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
         return None;
-    }
-
-    /// Wakes the thread; `false` if that is impossible.
-    fn wake_thread(signal: libc::c_int) -> bool {
-        let [byte, ..] = signal.to_le_bytes();
-        // SAFETY: write(2) is async-signal-safe, and the byte outlives the call.
-        unsafe { libc::write(PIPE.load(Ordering::Relaxed), (&raw const byte).cast(), 1) == 1 }
     }
 
     pub(super) fn watch_signals() {
@@ -174,29 +164,27 @@ mod unix {
         if !IS_WATCHING.load(Ordering::Relaxed) || STARTED.swap(process, Ordering::Relaxed) == process {
             return;
         }
-        let Ok((near, mut far)) = UnixStream::pair() else { return give_up() };
+        let Ok(mut waiter) = wake::open() else { return give_up() };
+        // In a forked child, one of its parent's.
+        IS_DUMPING.store(false, Ordering::SeqCst);
         let run = move || {
-            let mut byte = [0];
-            while far.read_exact(&mut byte).is_ok() {
-                let signal = i32::from(byte[0]);
-                IS_DUMPING.store(false, Ordering::SeqCst);
+            while waiter.wait() {
                 // A panic must not end this thread, nor keep a signal from ending the process.
-                let _ = std::panic::catch_unwind(if signal == DUMP { dump } else { flush });
-                if signal != DUMP {
-                    end_process(signal);
+                if IS_DUMPING.swap(false, Ordering::SeqCst) {
+                    let _ = std::panic::catch_unwind(dump);
+                }
+                let first = FIRST.load(Ordering::SeqCst);
+                if first != 0 {
+                    let _ = std::panic::catch_unwind(flush);
+                    end_process(first);
                     FIRST.store(0, Ordering::SeqCst);
                 }
             }
         };
-        if near.set_nonblocking(true).is_ok()
-            && std::thread::Builder::new().name("kineto-signals".into()).spawn(run).is_ok()
-        {
-            // Stays open for as long as the process lives: the handler may run at any time.
-            PIPE.store(near.into_raw_fd(), Ordering::SeqCst);
+        if std::thread::Builder::new().name("kineto-signals".into()).spawn(run).is_ok() {
             PROCESS.store(process, Ordering::SeqCst);
-            let first = FIRST.load(Ordering::SeqCst);
-            if first != 0 {
-                wake_thread(first);
+            if FIRST.load(Ordering::SeqCst) != 0 {
+                wake();
             }
         } else {
             give_up();

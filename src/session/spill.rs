@@ -20,6 +20,7 @@ use crate::diag::diag;
 use crate::error::Error;
 use crate::handler::part_path;
 use crate::os::file_limit::FileLimitGuard;
+use crate::os::kept::Kept;
 use crate::os::{disk, file_lock, fork};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
@@ -110,7 +111,7 @@ enum TakenPart {
 struct SegmentFolder {
     path: PathBuf,
     /// Locked until the segments are written as traces, so that others know that this process will do it.
-    _lock: File,
+    _lock: Kept<File>,
 }
 
 /// Without a split, a segment is written when so many bytes are complete; in any case at that part of the limit.
@@ -458,7 +459,7 @@ impl SpilledRecording {
             let _ = fs::remove_dir_all(&path);
             failed(error)
         })?;
-        self.lock().folder = Some(SegmentFolder { path: path.clone(), _lock: lock });
+        self.lock().folder = Some(SegmentFolder { path: path.clone(), _lock: Kept::new(lock) });
         Ok(path)
     }
 
@@ -662,7 +663,7 @@ fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<PathB
         let _limit = FileLimitGuard::new();
         disk::check_free_space(folder)?;
         let _ = fs::remove_file(&growing);
-        trace.write_segment(number, private_file(&growing)?)?;
+        trace.write_segment(number, &Kept::new(private_file(&growing)?))?;
         fs::rename(&growing, &path)?;
         forget_part_losses(trace);
         Ok(())

@@ -12,6 +12,8 @@
 
 #[cfg(target_os = "linux")]
 mod allocations;
+#[cfg(target_os = "linux")]
+mod descriptors;
 #[cfg(unix)]
 mod dumps;
 #[cfg(unix)]
@@ -68,6 +70,8 @@ type Scenario = (&'static str, fn(&std::path::Path));
 const SCENARIOS: &[&[Scenario]] = &[
     #[cfg(target_os = "linux")]
     allocations::SCENARIOS,
+    #[cfg(target_os = "linux")]
+    descriptors::SCENARIOS,
     dumps::SCENARIOS,
     ends::SCENARIOS,
     environment::SCENARIOS,
@@ -100,6 +104,8 @@ const SCENARIOS: &[&[Scenario]] = &[
 const TESTS: &[&[Test]] = &[
     #[cfg(target_os = "linux")]
     allocations::TESTS,
+    #[cfg(target_os = "linux")]
+    descriptors::TESTS,
     dumps::TESTS,
     ends::TESTS,
     environment::TESTS,

@@ -139,6 +139,13 @@ pub(crate) fn open_terminal() -> (File, File) {
     (screen, program)
 }
 
+/// Closes all descriptors from that number on.
+#[cfg(target_os = "linux")]
+pub(crate) fn close_from(first: i32) {
+    // SAFETY: takes numbers; the scenarios use none of these descriptors any more.
+    (first..1024).for_each(|number| _ = unsafe { libc::close(number) });
+}
+
 pub(crate) fn make_fifo(path: &std::path::Path) {
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
     // SAFETY: the path is a valid C string.

@@ -1,6 +1,7 @@
 //! The socket to the daemon: which datagrams it accepts, and how it reaches a daemon that starts later.
 
 use super::wire::{self, Malformed};
+use crate::os::kept::Kept;
 use crate::os::{datagram, fork};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// send requests, and its user must be trusted.
 #[derive(Debug)]
 pub(super) struct Fabric {
-    socket: UnixDatagram,
+    socket: Kept<UnixDatagram>,
     own: SocketAddr,
     daemon: SocketAddr,
     /// The daemon's name, as the kernel reports it for a sender.
@@ -98,16 +99,17 @@ impl Fabric {
         let mode = if trusted.is_some() { 0o666 } else { 0o600 };
         let file = folder.map(|folder| SocketFile::from_path(folder.join(own_name), mode)).transpose()?;
         let buffer = vec![0; wire::LONGEST].into_boxed_slice();
-        Ok(Fabric { socket, own, daemon, daemon_name, file, trusted, is_connected: false, buffer })
+        Ok(Fabric { socket: Kept::new(socket), own, daemon, daemon_name, file, trusted, is_connected: false, buffer })
     }
 
-    pub(super) fn descriptor(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    /// Returns the socket's descriptor; `None` if the program has closed it.
+    pub(super) fn descriptor(&self) -> Option<RawFd> {
+        self.socket.get().ok().map(AsRawFd::as_raw_fd)
     }
 
-    /// Returns whether answers can still arrive: not after the socket's file or folder was removed.
+    /// Returns whether answers can still arrive: not after the socket was closed, or its file or folder was removed.
     pub(super) fn is_reachable(&self) -> bool {
-        self.file.as_ref().is_none_or(SocketFile::is_there)
+        self.socket.get().is_ok() && self.file.as_ref().is_none_or(SocketFile::is_there)
     }
 
     /// Sends a datagram to the daemon, after connecting to it if necessary.
@@ -124,7 +126,7 @@ impl Fabric {
         if !self.is_connected {
             self.connect().map_err(SendError::Absent)?;
         }
-        match self.socket.send(datagram) {
+        match self.socket.get().and_then(|socket| socket.send(datagram)) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(SendError::Full),
             Err(error) => {
@@ -136,7 +138,7 @@ impl Fabric {
 
     /// Connects to the process that has the daemon's name now.
     pub(super) fn connect(&mut self) -> io::Result<()> {
-        let connected = self.socket.connect_addr(&self.daemon);
+        let connected = self.socket.get().and_then(|socket| socket.connect_addr(&self.daemon));
         self.is_connected = connected.is_ok();
         if !self.is_connected {
             self.disconnect();
@@ -148,12 +150,12 @@ impl Fabric {
     fn disconnect(&mut self) {
         self.is_connected = false;
         // This fails if the socket's file is gone; then no process can send to it either.
-        let _ = self.socket.connect_addr(&self.own);
+        let _ = self.socket.get().and_then(|socket| socket.connect_addr(&self.own));
     }
 
     /// Receives the next datagram, if there is one.
     pub(super) fn receive_reply(&mut self) -> Option<Result<DaemonReply, DropReason>> {
-        let arrived = datagram::receive(&self.socket, &mut self.buffer).ok()?;
+        let arrived = datagram::receive(self.socket.get().ok()?, &mut self.buffer).ok()?;
         let bytes = self.buffer.get(..arrived.length).unwrap_or_default();
         Some(self.check_datagram(bytes, &arrived))
     }
@@ -274,7 +276,7 @@ mod tests {
     }
 
     fn received(fabric: &mut Fabric) -> Option<Result<DaemonReply, DropReason>> {
-        datagram::wait_readable(&[fabric.descriptor()], Duration::from_millis(200));
+        datagram::wait_readable(fabric.descriptor().as_slice(), Duration::from_millis(200));
         fabric.receive_reply()
     }
 

@@ -242,7 +242,7 @@ impl DaemonClient {
 
 impl RequestSource for DaemonClient {
     fn descriptor(&self) -> Option<RawFd> {
-        self.fabric.as_ref().map(Fabric::descriptor)
+        self.fabric.as_ref()?.descriptor()
     }
 
     fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {

@@ -39,7 +39,7 @@ impl Folder {
     pub(crate) fn is_within(&self, other: &Folder) -> io::Result<bool> {
         /// More components than a path can have.
         const DEEPEST: usize = 4096;
-        let (wanted, mut current) = (FileId::from_file(&other.0)?, self.0.try_clone()?);
+        let (wanted, mut current) = (FileId::from_file(other.0.get()?)?, self.0.get()?.try_clone()?);
         for _ in 0..DEEPEST {
             let id = FileId::from_file(&current)?;
             if id == wanted {
@@ -60,7 +60,7 @@ impl Folder {
     /// # Errors
     /// Those of the system, for example if a file of that name exists.
     pub(crate) fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
-        let file = open_at(&self.0, &c_name(name)?, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600)?;
+        let file = open_at(self.0.get()?, &c_name(name)?, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600)?;
         file.set_permissions(Permissions::from_mode(mode))?;
         Ok(file)
     }
@@ -70,7 +70,7 @@ impl Folder {
     /// # Errors
     /// Those of the system, such as that the file does not exist.
     pub(crate) fn id_of(&self, name: &OsStr) -> io::Result<FileId> {
-        FileId::from_file(&open_at(&self.0, &c_name(name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?)
+        FileId::from_file(&open_at(self.0.get()?, &c_name(name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?)
     }
 
     /// Renames a file, unless the new name exists.
@@ -127,11 +127,11 @@ impl Folder {
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         let name = c_name(name)?;
         // SAFETY: the descriptor is open, and the name is a C string.
-        check_result(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), 0) })
+        check_result(unsafe { libc::unlinkat(self.0.get()?.as_raw_fd(), name.as_ptr(), 0) })
     }
 
     fn rename(&self, from: &OsStr, to: &OsStr, flags: u32) -> io::Result<()> {
-        let (folder, from, to) = (self.0.as_raw_fd(), c_name(from)?, c_name(to)?);
+        let (folder, from, to) = (self.0.get()?.as_raw_fd(), c_name(from)?, c_name(to)?);
         let (from, to) = (from.as_ptr(), to.as_ptr());
         // SAFETY: the descriptor is open, and both names are C strings; by number, since old C libraries lack it.
         let result = unsafe { libc::syscall(libc::SYS_renameat2, folder, from, folder, to, flags) };
@@ -139,7 +139,7 @@ impl Folder {
     }
 
     fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        let (folder, from, to) = (self.0.as_raw_fd(), c_name(from)?, c_name(to)?);
+        let (folder, from, to) = (self.0.get()?.as_raw_fd(), c_name(from)?, c_name(to)?);
         // SAFETY: the descriptor is open, and both names are C strings.
         check_result(unsafe { libc::linkat(folder, from.as_ptr(), folder, to.as_ptr(), 0) })
     }

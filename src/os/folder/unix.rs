@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "openat has no safe form")]
 
 use super::Folder;
+use crate::os::kept::Kept;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,7 +23,7 @@ impl Folder {
     /// # Errors
     /// Those of the system.
     pub(crate) fn open(path: &Path) -> io::Result<Folder> {
-        OpenOptions::new().read(true).custom_flags(FOLDER_FLAGS).open(path).map(Folder)
+        OpenOptions::new().read(true).custom_flags(FOLDER_FLAGS).open(path).map(Kept::new).map(Folder)
     }
 
     /// Opens a folder in it, which is no link.
@@ -30,7 +31,7 @@ impl Folder {
     /// # Errors
     /// Those of the system.
     pub(crate) fn open_folder(&self, name: &OsStr) -> io::Result<Folder> {
-        open_at(&self.0, &c_name(name)?, FOLDER_FLAGS, 0).map(Folder)
+        open_at(self.0.get()?, &c_name(name)?, FOLDER_FLAGS, 0).map(Kept::new).map(Folder)
     }
 
     /// Opens a regular file for reading; see [`open_entry`](super::open_entry).
@@ -39,7 +40,7 @@ impl Folder {
     /// Those of the system; and if the file is a link, not a regular file, or larger than `bytes_max`.
     pub(crate) fn open_entry(&self, name: &OsStr, bytes_max: u64) -> io::Result<File> {
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
-        match open_at(&self.0, &c_name(name)?, flags, 0) {
+        match open_at(self.0.get()?, &c_name(name)?, flags, 0) {
             Err(why) if why.raw_os_error() == Some(libc::ELOOP) => {
                 Err(io::Error::other("it is a link, and links in a folder are not followed"))
             }

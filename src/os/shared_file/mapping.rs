@@ -1,16 +1,18 @@
 //! The mappings of files in memory on Linux.
 //!
-//! A store to memory that a full tmpfs cannot supply raises SIGBUS, so a part is allocated before its first use.
-#![allow(unsafe_code, reason = "mmap, fallocate and statfs have no safe form")]
+//! A store to memory that a full tmpfs cannot supply raises SIGBUS, so a part is allocated before its first use. Parts are allocated and
+//! released by address: the program may close the descriptor and use its number for a file of its own.
+#![allow(unsafe_code, reason = "mmap, madvise, fallocate and statfs have no safe form")]
 
 use super::{SharedFile, Unusable};
 use crate::os::file_limit::FileLimitGuard;
-use crate::os::{file_lock, fork};
+use crate::os::kept::DescriptorId;
+use crate::os::{file_lock, fork, memory};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -106,14 +108,15 @@ impl SharedFile {
         // SAFETY: 1. The mapping has `bytes` bytes, begins on a page, and is never unmapped. 2. Words are read and written
         // only after `allocate`, so no access lies in a hole that a full file system could not fill.
         let words = unsafe { std::slice::from_raw_parts(start.cast(), words) };
-        let mapping = Box::leak(Box::new(SharedFile {
+        let mapping: &'static SharedFile = Box::leak(Box::new(SharedFile {
             words,
             descriptor: AtomicI32::new(-1),
+            device: AtomicU64::new(0),
+            inode: AtomicU64::new(0),
             generation: fork::generation(),
             next: AtomicPtr::new(std::ptr::null_mut()),
         }));
-        mapping.descriptor.store(file.into_raw_fd(), Ordering::Relaxed);
-        let mapping: &'static SharedFile = mapping;
+        mapping.keep_descriptor(file);
         let own = std::ptr::from_ref(mapping).cast_mut();
         let mut first = MAPPINGS.load(Ordering::Acquire);
         loop {
@@ -131,14 +134,37 @@ impl SharedFile {
         let file = create_file(path, bytes as u64)?;
         let start = self.words.as_ptr().cast_mut().cast();
         let kind = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let replaced = map(start, bytes, kind, file.as_raw_fd()).and_then(|_| {
-            // SAFETY: takes numbers; the descriptor belongs to this mapping.
-            let copied =
-                unsafe { libc::dup3(file.as_raw_fd(), self.descriptor.load(Ordering::Relaxed), libc::O_CLOEXEC) };
-            if copied < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-        });
-        replaced.inspect_err(|_| drop(fs::remove_file(path)))?;
+        map(start, bytes, kind, file.as_raw_fd()).inspect_err(|_| drop(fs::remove_file(path)))?;
+        self.keep_descriptor(file);
         Ok(())
+    }
+
+    /// Keeps the descriptor of the file that is mapped now, which locks it, and closes the one before.
+    fn keep_descriptor(&self, file: File) {
+        self.close_descriptor();
+        let number = file.into_raw_fd();
+        if let Some(id) = DescriptorId::of_descriptor(number) {
+            self.device.store(id.device, Ordering::Relaxed);
+            self.inode.store(id.inode, Ordering::Relaxed);
+            self.descriptor.store(number, Ordering::Release);
+        }
+    }
+
+    /// Returns the descriptor, unless the program has closed it.
+    fn own_descriptor(&self) -> Option<RawFd> {
+        let number = self.descriptor.load(Ordering::Acquire);
+        let id =
+            DescriptorId { device: self.device.load(Ordering::Relaxed), inode: self.inode.load(Ordering::Relaxed) };
+        (DescriptorId::of_descriptor(number) == Some(id)).then_some(number)
+    }
+
+    fn close_descriptor(&self) {
+        let own = self.own_descriptor();
+        self.descriptor.store(-1, Ordering::Relaxed);
+        if let Some(number) = own {
+            // SAFETY: the descriptor belongs to this mapping, and nothing else has its number any more.
+            unsafe { libc::close(number) };
+        }
     }
 
     /// Returns all words. Only allocated ones may be read or written.
@@ -148,8 +174,10 @@ impl SharedFile {
 
     /// Unlocks the file: it does not change any more.
     pub(crate) fn unlock(&self) {
-        // SAFETY: takes numbers; the descriptor belongs to this mapping.
-        unsafe { libc::flock(self.descriptor.load(Ordering::Relaxed), libc::LOCK_UN) };
+        if let Some(number) = self.own_descriptor() {
+            // SAFETY: takes numbers; the descriptor belongs to this mapping.
+            unsafe { libc::flock(number, libc::LOCK_UN) };
+        }
     }
 
     /// Returns whether this is the process that made it.
@@ -157,37 +185,62 @@ impl SharedFile {
         self.generation == fork::generation()
     }
 
-    /// Takes memory for these words, in whole pages; returns `false` if memory is short.
+    /// Takes memory for these words, in whole pages, and makes it present; returns `false` if memory is short.
     pub(crate) fn allocate(&self, words: Range<usize>) -> bool {
-        const TRIES: usize = 1000;
-        if !self.is_own() || words.end > self.words.len() {
-            return false;
+        let Some(part) = self.own_part(&words) else { return false };
+        match memory::populate_or_fail(part) {
+            Ok(()) => true,
+            // The kernel is older than that call.
+            Err(libc::EINVAL) => self.allocate_by_descriptor(words, part),
+            Err(_) => {
+                // Of a part that was populated in part.
+                self.release(words);
+                false
+            }
         }
-        let descriptor = self.descriptor.load(Ordering::Relaxed);
+    }
+
+    fn allocate_by_descriptor(&self, words: Range<usize>, part: &'static [AtomicU64]) -> bool {
+        const TRIES: usize = 1000;
+        // If the file was cut meanwhile, it grows.
+        let _limit = FileLimitGuard::new();
         let allocate = || {
-            // SAFETY: takes numbers; the descriptor belongs to this mapping.
-            unsafe { libc::posix_fallocate(descriptor, byte_offset(words.start), byte_offset(words.len())) }
+            self.own_descriptor().map_or(libc::EBADF, |number| {
+                // SAFETY: takes numbers; the descriptor belongs to this mapping.
+                unsafe { libc::posix_fallocate(number, byte_offset(words.start), byte_offset(words.len())) }
+            })
         };
         // A signal interrupts it.
-        (0..TRIES).map(|_| allocate()).find(|result| *result != libc::EINTR) == Some(0)
+        let is_allocated = (0..TRIES).map(|_| allocate()).find(|result| *result != libc::EINTR) == Some(0);
+        if is_allocated {
+            memory::populate_pages(part);
+        }
+        is_allocated
     }
 
     /// Returns the memory of these words, in whole pages: they read as zeros when they are allocated again.
     pub(crate) fn release(&self, words: Range<usize>) {
-        if !self.is_own() || words.end > self.words.len() {
+        let Some(part) = self.own_part(&words) else { return };
+        let start = part.as_ptr().cast_mut().cast();
+        // SAFETY: the range is one of this mapping, whose words are atomics, so zeros are valid for them.
+        if unsafe { libc::madvise(start, size_of_val(part), libc::MADV_REMOVE) } == 0 {
             return;
         }
+        // Of locked memory, only a call by descriptor returns pages.
         let kind = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // Unlike `MADV_REMOVE`, this works for locked memory too.
-        // SAFETY: takes numbers; the descriptor belongs to this mapping, whose words are atomics, so zeros are valid for them.
-        unsafe {
-            libc::fallocate(
-                self.descriptor.load(Ordering::Relaxed),
-                kind,
-                byte_offset(words.start),
-                byte_offset(words.len()),
-            )
-        };
+        let is_released = self.own_descriptor().is_some_and(|number| {
+            // SAFETY: takes numbers; the descriptor belongs to this mapping, and zeros are valid for its words.
+            unsafe { libc::fallocate(number, kind, byte_offset(words.start), byte_offset(words.len())) == 0 }
+        });
+        if !is_released {
+            // The pages are present, and stay.
+            part.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+    }
+
+    /// Returns those words, if they are this process's.
+    fn own_part(&self, words: &Range<usize>) -> Option<&'static [AtomicU64]> {
+        if self.is_own() { self.words.get(words.clone()) } else { None }
     }
 }
 
@@ -208,11 +261,7 @@ pub(in crate::os) fn detach_child() {
         let _ = replace(writable, libc::MAP_PRIVATE)
             .or_else(|_| replace(writable, libc::MAP_SHARED))
             .or_else(|_| replace(libc::PROT_READ, libc::MAP_PRIVATE));
-        let descriptor = mapping.descriptor.swap(-1, Ordering::Relaxed);
-        if descriptor >= 0 {
-            // SAFETY: the descriptor belongs to this mapping.
-            unsafe { libc::close(descriptor) };
-        }
+        mapping.close_descriptor();
         next = mapping.next.load(Ordering::Relaxed);
     }
 }

@@ -16,8 +16,11 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64};
 #[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code, reason = "this platform has no such files"))]
 pub(crate) struct SharedFile {
     words: &'static [AtomicU64],
-    /// The descriptor, which stays the same when another file replaces this one; -1 in a forked child.
+    /// The descriptor, with which the file is locked; -1 in a forked child.
     descriptor: AtomicI32,
+    /// Those of the file: the program may close the descriptor and use its number again.
+    device: AtomicU64,
+    inode: AtomicU64,
     /// The fork generation of the process that made it.
     generation: u64,
     next: AtomicPtr<SharedFile>,

@@ -13,6 +13,7 @@ mod golden;
 #[cfg(feature = "gzip")]
 mod gzip;
 mod json;
+mod kept;
 mod owned;
 pub mod perfetto;
 mod picture;
