@@ -28,6 +28,21 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         (0..MANY).for_each(|_| work());
         sys::raise(libc::SIGKILL);
     }),
+    ("limited_by_full_memory", |folder| {
+        let memory = folder.join("memory");
+        std::fs::create_dir(&memory).unwrap();
+        if !sys::mount_small_disk(&memory, c"size=24m") {
+            return report(folder, "no disk can be mounted");
+        }
+        let guard = record_as(KinetoLayer::builder().shm_folder(&memory).buffer_limit_bytes(8 << 20));
+        // Allocation by address works without the descriptor too.
+        sys::close_from(3);
+        let mut filler = std::fs::File::create(memory.join("filler")).unwrap();
+        while std::io::Write::write_all(&mut filler, &[1; 4096]).is_ok() {}
+        (0..MANY).for_each(|_| work());
+        assert_eq!(guard.finish().unwrap().stats().slices, MANY as u64);
+        report(folder, "recorded");
+    }),
     ("limited_between_recordings", |_| {
         let guard = record_as(KinetoLayer::builder());
         drop(guard.profiler().stop().unwrap());
@@ -73,6 +88,11 @@ pub(crate) const TESTS: &[Test] = &[
             let output = played.files().into_iter().find(|name| name.ends_with(".json")).unwrap();
             assert_eq!(played.file(&output).slices("work"), 1, "{scenario}");
         }
+    }),
+    ("full_shared_memory_is_no_signal", || {
+        let output = ("KINETO_ACTIVITIES_LOG_FILE", "{}/out.pt.trace.json");
+        let played = play_with("limited_by_full_memory", &[output]).succeeded();
+        assert!(["no disk can be mounted", "recorded"].contains(&played.report().trim()), "{}", played.stderr);
     }),
     ("live_file_grows_into_a_lowered_size_limit", || {
         let shm = shm();
