@@ -19,6 +19,7 @@ use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::fields::{Encoder, PlainEncoder, Words};
+use crate::os::platform;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{Busy, OBSERVERS_ONLY, Recorder};
 use crate::time::Ticks;
@@ -26,6 +27,7 @@ use lane::{Lane, Parent};
 use missing::Missing;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Dispatch, Event, Metadata, Subscriber};
@@ -44,11 +46,13 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 /// load.
 pub struct KinetoLayer {
     recorder: Arc<Recorder>,
+    /// The recorder's epoch, one load nearer.
+    epoch: &'static AtomicU64,
 }
 
 impl KinetoLayer {
     pub(crate) fn new(recorder: Arc<Recorder>) -> KinetoLayer {
-        KinetoLayer { recorder }
+        KinetoLayer { epoch: recorder.epoch_word(), recorder }
     }
 
     /// Creates a layer that never records.
@@ -57,8 +61,10 @@ impl KinetoLayer {
     }
 
     /// Returns the number of the running recording, 0 if nothing is recorded; no other recording of the process has it.
+    #[inline(always)]
     pub(crate) fn epoch(&self) -> u64 {
-        self.recorder.epoch()
+        // Relaxed, as in `Recorder::epoch`.
+        if platform::CAN_RECORD { self.epoch.load(Ordering::Relaxed) } else { 0 }
     }
 
     /// Returns whether observers receive this thread's spans; in a forked child, not those of its parent's recording.
@@ -213,7 +219,7 @@ where
 
     #[inline]
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
-        let epoch = self.recorder.epoch();
+        let epoch = self.epoch();
         let (key, metadata) = (id.into_u64(), attrs.metadata());
         if !attrs.is_contextual() || !thread_lanes::fast_path(epoch, |lane| lane.new_span(key, metadata)) {
             self.new_span(attrs, key, ctx, epoch);
@@ -222,7 +228,7 @@ where
 
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
-        let epoch = self.recorder.epoch();
+        let epoch = self.epoch();
         if !thread_lanes::fast_path_or_ignored(epoch, &self.recorder, |lane| lane.enter_pending::<false>(id.into_u64()))
         {
             self.enter_span(id.into_u64(), ctx, epoch);
@@ -231,7 +237,7 @@ where
 
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
-        let epoch = self.recorder.epoch();
+        let epoch = self.epoch();
         if !thread_lanes::fast_path_or_ignored(epoch, &self.recorder, |lane| {
             lane.exit_innermost::<false>(id.into_u64())
         }) {
@@ -241,7 +247,7 @@ where
 
     #[inline]
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
-        let epoch = self.recorder.epoch();
+        let epoch = self.epoch();
         if !thread_lanes::fast_path(epoch, |lane| lane.close_pending(id.into_u64()))
             && (epoch != 0 || self.recorder.keeps_spans())
         {
@@ -250,7 +256,7 @@ where
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
-        let epoch = self.recorder.epoch();
+        let epoch = self.epoch();
         if epoch != 0 {
             if self.has_observers() {
                 observe::record_values(&self.recorder, id, values, &ctx);
@@ -262,7 +268,7 @@ where
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
-        let epoch = self.recorder.epoch();
+        let epoch = self.epoch();
         if let Some(hook) = self.hook_if_recorded(epoch) {
             match [id, follows].map(|id| find::lookup_span_id(&ctx, &hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
@@ -286,7 +292,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let epoch = self.recorder.epoch();
+        let epoch = self.epoch();
         if epoch != 0 {
             if self.has_observers() {
                 observe::report_event(&self.recorder, event);

@@ -1,9 +1,13 @@
 //! Detects that this process is a forked child, at no cost on the span path.
 #![allow(unsafe_code, reason = "pthread_atfork has no safe form; links between processes' values are raw pointers")]
 
+mod wiped;
+
+pub(crate) use wiped::WipedWord;
+
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// A value that each forked child has separately.
 ///
@@ -123,8 +127,14 @@ impl<T: Default> Default for Own<T> {
 /// The number of forks between the process that first recorded and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// Returns a number that differs in every forked child.
+/// What else a forked child does.
+static IN_CHILD: OnceLock<fn()> = OnceLock::new();
+
+/// Returns a number that differs in every forked child, also in one that was made by `clone(2)` without the C library.
 pub(crate) fn generation() -> u64 {
+    if wiped::mark_process() {
+        enter_child();
+    }
     GENERATION.load(Ordering::Relaxed)
 }
 
@@ -134,14 +144,9 @@ pub(crate) fn generation() -> u64 {
 /// of the fork.
 #[cfg(unix)]
 pub(crate) fn call_in_children(in_child: fn()) {
-    static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
     extern "C" fn child() {
-        GENERATION.fetch_add(1, Ordering::Relaxed);
-        #[cfg(all(target_os = "linux", not(miri)))]
-        super::shared_file::detach_child();
-        if let Some(in_child) = IN_CHILD.get() {
-            in_child();
-        }
+        wiped::mark_process();
+        enter_child();
     }
     IN_CHILD.get_or_init(|| {
         // SAFETY: the handler is a plain function that lives for ever and does not unwind. It touches atomics and the forking
@@ -149,6 +154,17 @@ pub(crate) fn call_in_children(in_child: fn()) {
         unsafe { libc::pthread_atfork(None, None, Some(child)) };
         in_child
     });
+}
+
+/// Leaves what is the parent's to it.
+#[cold]
+fn enter_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    #[cfg(all(target_os = "linux", not(miri)))]
+    super::shared_file::detach_child();
+    if let Some(in_child) = IN_CHILD.get() {
+        in_child();
+    }
 }
 
 /// Does nothing on this platform.

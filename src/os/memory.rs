@@ -28,6 +28,17 @@ pub(crate) fn zeroed_words(count: usize) -> Option<&'static [AtomicU64]> {
     Some(words.leak())
 }
 
+/// Makes `words`, which are whole pages, read as zeros in each child process that gets a copy of them. Older kernels refuse.
+pub(crate) fn wipe_in_children(words: &'static [AtomicU64]) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: the range is that of `words`, whose content changes in no process that exists.
+    unsafe {
+        libc::madvise(words.as_ptr().cast_mut().cast(), size_of_val(words), libc::MADV_WIPEONFORK)
+    };
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = words;
+}
+
 /// Makes every page of `words` present and writable, so that no write to it faults. The words may not be in use yet; their
 /// content may be lost.
 pub(crate) fn populate_pages(words: &'static [AtomicU64]) {

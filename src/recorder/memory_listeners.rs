@@ -44,6 +44,8 @@ pub(crate) fn is_open() -> bool {
 /// Returns the listeners that record now.
 #[inline]
 pub(crate) fn open_listeners() -> impl Iterator<Item = &'static Listener> {
+    // Finds out whether this is a child, which leaves the lane.
+    fork::generation();
     let mut left = OPEN.load(Ordering::Relaxed);
     std::iter::from_fn(move || {
         let listener = LISTENERS.get(left.trailing_zeros() as usize)?;

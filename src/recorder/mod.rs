@@ -67,7 +67,7 @@ const PARTLY_FILLED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     /// The epoch being recorded, 0 while nothing is; unique in the process, so that it also tells recorders apart.
-    epoch: AtomicU64,
+    epoch: fork::WipedWord,
     /// Whether a span ever had an entry in the table. Each close reads it while nothing is recorded.
     keeps_spans: AtomicBool,
     /// The process in which this recorder records.
@@ -163,7 +163,7 @@ impl Recorder {
         settings: RecorderSettings,
     ) -> Recorder {
         Recorder {
-            epoch: AtomicU64::new(0),
+            epoch: fork::WipedWord::new(),
             keeps_spans: AtomicBool::new(false),
             fork: AtomicU64::new(fork::generation()),
             buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max, settings.evicts_oldest, &sites.live)),
@@ -284,7 +284,12 @@ impl Recorder {
     pub(crate) fn epoch(&self) -> u64 {
         // Relaxed: a thread that reads the old value records into, or misses, the last nanoseconds of a session; what
         // a new epoch needs is published by the locks that a thread takes when it first meets it.
-        if platform::CAN_RECORD { self.epoch.load(Ordering::Relaxed) } else { 0 }
+        if platform::CAN_RECORD { self.epoch.get().load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// Returns where the epoch is, for hooks. It is used while this lives.
+    pub(crate) fn epoch_word(&self) -> &'static AtomicU64 {
+        self.epoch.get()
     }
 
     /// Returns the receiver of the slice ids that threads enter, if there is one.
@@ -300,7 +305,7 @@ impl Recorder {
         self.observers.resume();
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVERS_ONLY };
         self.note_window(epoch, clock::now(), None);
-        self.epoch.store(epoch, Ordering::Release);
+        self.epoch.get().store(epoch, Ordering::Release);
         self.listener_slot
             .get()
             .filter(|_| self.settings.records && self.records_memory())
@@ -365,7 +370,7 @@ impl Recorder {
     /// Ends the epoch. Threads that have not noticed yet write into chunks of that epoch for a moment longer.
     pub(crate) fn close_epoch(&self) {
         self.listener_slot.get().inspect(|listener_slot| listener_slot.close());
-        self.epoch.store(0, Ordering::Release);
+        self.epoch.get().store(0, Ordering::Release);
     }
 
     /// Returns whether this process is a fork of the one that opened the epoch.

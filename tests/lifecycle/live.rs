@@ -62,7 +62,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("live_fork", |folder| {
         let guard = record_as(KinetoLayer::builder());
         (0..100).for_each(|_| work());
-        if sys::fork() == 0 {
+        let child = if variable("RAW_CLONE").is_some() { sys::clone_without_handlers() } else { sys::fork() };
+        if child == 0 {
             // Not recorded.
             (0..50).for_each(|_| work());
             let profiler = guard.profiler();
@@ -568,6 +569,16 @@ pub(crate) const TESTS: &[Test] = &[
         // The child still runs.
         let [file] = &live_files(shm.path())[..] else { panic!("{}", played.stderr) };
         assert_eq!(Trace::read_segment(file).unwrap().trace.stats().slices, 110);
+    }),
+    ("cloned_child_leaves_the_live_file_alone", || {
+        let shm = shm();
+        let env = [("KINETO_SHM_DIR", shm.path().to_str().unwrap()), ENV_OUTPUT, ("RAW_CLONE", "")];
+        let played = play_with("live_fork", &env);
+        assert_eq!(played.status.signal(), Some(libc::SIGKILL), "{}", played.stderr);
+        let [file] = &live_files(shm.path())[..] else { panic!("{}", played.stderr) };
+        let (mut slices, segment) = (0, Trace::read_segment(file).unwrap());
+        segment.trace.for_each(|activity| slices += u32::from(activity.name == "work"));
+        assert_eq!((slices, segment.trace.stats().slices, segment.lost_frames), (110, 110, 0), "{segment}");
     }),
     ("child_without_memory_leaves_the_live_file_alone", || {
         for env in [&[][..], &[("NO_MEMORY", "")]] {

@@ -16,6 +16,12 @@ const OUTPUT: &str = "rest.json";
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("exit_with_slow_output", |folder| exit_with_queued_part(folder, PATIENCE)),
     ("exit_on_full_disk", |folder| exit_with_queued_part(folder, Duration::ZERO)),
+    ("exec", |folder| {
+        use std::os::unix::process::CommandExt;
+        let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)));
+        work();
+        panic!("{}", std::process::Command::new("true").exec());
+    }),
 ];
 
 /// Exits while a part is in memory that could not be written; without time, the disk is still full then.
@@ -97,6 +103,13 @@ pub(crate) const TESTS: &[Test] = &[
         assert!(in_parts > 0 && rest > 0);
         // Everything is on disk.
         assert_eq!(live_files(shm.path()), [] as [PathBuf; 0], "{}", played.stderr);
+    }),
+    ("exec_leaves_the_live_file_alone", || {
+        let shm = shm();
+        let played = play_with("exec", &[("KINETO_SHM_DIR", shm.path().to_str().unwrap())]).succeeded();
+        assert_eq!(played.files(), [] as [&str; 0], "nothing of the process runs any more");
+        let [file] = &live_files(shm.path())[..] else { panic!("{}", played.stderr) };
+        assert_eq!(Trace::read_segment(file).unwrap().trace.stats().slices, 1);
     }),
     ("exit_keeps_live_file_of_unwritten_parts", || {
         let shm = shm();
