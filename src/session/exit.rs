@@ -4,6 +4,7 @@ use super::background::{limit_saves, wait_for_saves};
 use super::observer::SessionEvent;
 use super::requests::REQUEST_IS_RECORDING;
 use super::saving::{Patience, PendingWrite};
+use super::spill::PartCounts;
 use super::{Session, Status, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -147,7 +148,10 @@ fn flush_sessions(
                 }
             }
             Ok(()) => {}
-            Err(error) => failed(error),
+            Err(error) => {
+                let counts = PartCounts::of_trace(&trace);
+                diag!(Error, "flush", "the trace was not written, {counts} lost: {error}");
+            }
         }
     }
 }

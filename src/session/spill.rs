@@ -9,6 +9,8 @@
 //! takes the next part takes what was recorded until then. The clock is read while the list of these times is locked, so that
 //! no part contains a time that is noted later.
 
+mod parts;
+
 use super::dumps::with_process_and_time;
 use super::recording::RecordingState;
 use super::recording::live::{forget_part_losses, link_live_file};
@@ -30,6 +32,8 @@ use crate::time::Ticks;
 use crate::trace::Trace;
 use crate::write::file::stem_and_end;
 use crate::write::sink::Sinks;
+pub(super) use parts::PartCounts;
+use parts::{SegmentFile, report_lost};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -64,7 +68,7 @@ pub(crate) struct SpilledRecording {
 struct SpillState {
     folder: Option<SegmentFolder>,
     /// Oldest first.
-    segments: Vec<PathBuf>,
+    segments: Vec<SegmentFile>,
     /// The highest number of a part.
     count: u32,
     /// The parts that could not be written, with their numbers, oldest first.
@@ -292,8 +296,7 @@ impl SpilledRecording {
 
     /// Returns whether the whole recording is in memory.
     fn is_empty(&self) -> bool {
-        let state = self.lock();
-        state.segments.is_empty() && state.unwritten.is_empty() && !state.is_writing
+        self.lock().has_no_parts()
     }
 
     /// Ends a step; returns whether a part ends with it, since `split` steps are complete.
@@ -343,7 +346,7 @@ impl SpilledRecording {
         session: &Weak<Session>,
         end: PartEnd,
         is_enough: bool,
-    ) -> Result<Option<PathBuf>, String> {
+    ) -> Result<Option<SegmentFile>, String> {
         // The session keeps its recordings as long as its guard or a profiler lives.
         let Some(session) = session.upgrade() else { return Ok(None) };
         let unwritten = self.lock().unwritten.pop_front();
@@ -363,7 +366,7 @@ impl SpilledRecording {
             let mut state = self.lock();
             if state.is_left {
                 drop(state);
-                report_lost(&trace, why);
+                report_lost(number, &trace, why);
             } else {
                 state.unwritten.push_front((number, trace));
             }
@@ -404,7 +407,7 @@ impl SpilledRecording {
     }
 
     /// Notes how writing has ended: with that segment, without records, or because of an error.
-    fn end_write(&self, written: Result<Option<PathBuf>, String>) {
+    fn end_write(&self, written: Result<Option<SegmentFile>, String>) {
         let mut state = self.lock();
         state.is_writing = false;
         match written {
@@ -420,12 +423,7 @@ impl SpilledRecording {
             Err(why) => {
                 let wait = state.retry.map_or(FIRST_RETRY, |(_, wait)| (wait * 2).min(LAST_RETRY));
                 let is_news = state.retry.replace((deadline_after(wait), wait)).is_none();
-                let folder = state.folder.as_ref().map(|folder| folder.path.clone());
-                // A thread that steps must not wait for the disk.
                 drop(state);
-                if folder.is_some_and(|folder| !folder.exists()) {
-                    let _gone = self.lock().folder.take();
-                }
                 if is_news {
                     diag!(
                         Error,
@@ -440,8 +438,9 @@ impl SpilledRecording {
 
     /// Returns the folder of the segments, after creating it for that part.
     fn folder(&self, session: &Session, part: &Trace) -> Result<PathBuf, String> {
-        if let Some(folder) = &self.lock().folder {
-            return Ok(folder.path.clone());
+        let known = self.lock().folder.as_ref().map(|folder| folder.path.clone());
+        if let Some(known) = known.filter(|path| path.exists()) {
+            return Ok(known);
         }
         let path = session.segment_folder()?;
         let failed = |error: io::Error| format!("cannot create {}: {error}; set SPILL_DIR to a folder", path.display());
@@ -459,7 +458,8 @@ impl SpilledRecording {
             let _ = fs::remove_dir_all(&path);
             failed(error)
         })?;
-        self.lock().folder = Some(SegmentFolder { path: path.clone(), _lock: Kept::new(lock) });
+        let before = self.lock().folder.replace(SegmentFolder { path: path.clone(), _lock: Kept::new(lock) });
+        drop(before);
         Ok(path)
     }
 
@@ -477,13 +477,13 @@ impl SpilledRecording {
         let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let folder = if is_late { Err(AT_DEADLINE.to_owned()) } else { self.folder(session, trace) };
         match folder.and_then(|folder| write_segment_file(trace, &folder, number)) {
-            Ok(path) => {
+            Ok(segment) => {
                 trace.settle_live_file(true);
-                self.lock().segments.push(path);
+                self.lock().segments.push(segment);
                 true
             }
             Err(why) => {
-                report_lost(trace, &why);
+                report_lost(number, trace, &why);
                 false
             }
         }
@@ -501,6 +501,7 @@ impl SpilledRecording {
         for (number, trace) in unwritten.into_iter().chain(rest) {
             has_all &= self.leave_part(session, number, &trace, deadline);
         }
+        self.report_gone();
         let state = self.lock();
         let is_writing = state.is_writing;
         let count = state.segments.len() as u64 + u64::from(is_writing);
@@ -567,27 +568,31 @@ impl Session {
         let rest = rest.filter(|_| written.is_err());
         let mut left = Vec::new();
         for segment in segments {
-            let is_written =
-                match can_write.then(|| Trace::read_segment_in(segment.parent().unwrap_or(Path::new("")), &segment)) {
-                    Some(Ok(read)) => {
-                        can_write = write_or_report(&read.trace, read.number());
-                        can_write
-                    }
-                    Some(Err(error)) => {
-                        diag!(Error, "spill", "a part of the recording has no trace: {error}");
-                        false
-                    }
-                    None => false,
-                };
-            // One that cannot be removed is only a second copy.
-            let _ = is_written.then(|| fs::remove_file(&segment));
-            left.extend(segment.exists().then_some(segment));
+            let folder = segment.path.parent().unwrap_or(Path::new(""));
+            let read = || Trace::read_segment_in(folder, &segment.path);
+            let is_written = match (can_write && segment.path.exists()).then(read) {
+                Some(Ok(read)) => {
+                    can_write = write_or_report(&read.trace, read.number());
+                    can_write
+                }
+                Some(Err(error)) => {
+                    let SegmentFile { number, counts, .. } = &segment;
+                    diag!(Error, "spill", "part {number} of the recording has no trace, {counts}: {error}");
+                    false
+                }
+                None => false,
+            };
+            if is_written {
+                // One that cannot be removed is only a second copy.
+                let _ = fs::remove_file(&segment.path);
+            } else {
+                left.push(segment);
+            }
         }
         let folder = {
             let mut state = parts.lock();
             state.segments.splice(..0, left);
-            let has_all = state.segments.is_empty() && state.unwritten.is_empty() && !state.is_writing;
-            let is_over = has_all && can_write && rest.is_none();
+            let is_over = state.has_no_parts() && can_write && rest.is_none();
             state.folder.take_if(|_| is_over).map(|folder| folder.path)
         };
         if let Some(path) = folder {
@@ -645,18 +650,8 @@ fn part_bytes(split: Option<Split>, limit: u64) -> u64 {
     }
 }
 
-/// Reports that a part has no file, unless a live file keeps its records.
-fn report_lost(trace: &Trace, why: &str) {
-    if trace.contents().recorded.keep_live_file() {
-        diag!(Error, "spill", "a part of the recording was not written: {why}");
-        return;
-    }
-    let records = count_with_noun(trace.stats().slices, "slice");
-    diag!(Error, "spill", "a part of the recording is lost, {records}: {why}");
-}
-
-/// Writes a segment; returns its path.
-fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<PathBuf, String> {
+/// Writes a segment.
+fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<SegmentFile, String> {
     let path = folder.join(format!("seg-{number:06}.kseg"));
     let growing = path.with_extension("kseg.tmp");
     let write = || -> io::Result<()> {
@@ -672,7 +667,7 @@ fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<PathB
         let _ = fs::remove_file(&growing);
         Error::io("write", &path, error, "free the disk, or set SPILL_DIR to another").to_string()
     })?;
-    Ok(path)
+    Ok(SegmentFile { path, number, counts: PartCounts::of_trace(trace) })
 }
 
 /// Creates a folder that only this user may read: fields of spans may be secret.

@@ -101,6 +101,21 @@ impl Recorded {
         }
     }
 
+    /// Returns how many slices, events and memory records no earlier part of the recording has.
+    pub(crate) fn new_record_count(&self) -> u64 {
+        let count_new = |part: &RecordedPart| {
+            let Some(window) = self.window_with(part) else { return 0 };
+            let is_counted = |record: &CommittedRecord<'_>| {
+                let at = Ticks(record.words[0]);
+                matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter | Tag::Memory)
+                    && at <= window.end
+                    && (at >= window.start || record.is_new())
+            };
+            part.records().records_from(0).filter(is_counted).count() as u64
+        };
+        self.parts.iter().map(count_new).sum()
+    }
+
     /// Creates an empty set of records for that stretch of time.
     pub(crate) fn empty(whole: Stretch) -> Recorded {
         let (start, end) = whole;

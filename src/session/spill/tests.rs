@@ -14,7 +14,7 @@ fn spilling_session(folder: &Path, shm_folder: Option<&Path>) -> Arc<Session> {
 }
 
 /// Moves what was recorded until now to disk; returns the segment, unless nothing was recorded.
-fn write_part(session: &Arc<Session>) -> Option<PathBuf> {
+fn write_part(session: &Arc<Session>) -> Option<SegmentFile> {
     let recording = session.spill.current().unwrap();
     let written = recording.write_segment(&Arc::downgrade(session), PartEnd::StepOrNow, false).unwrap();
     recording.lock().segments.extend(written.clone());
@@ -41,10 +41,10 @@ fn part_taken_after_the_rest_has_another_number() {
     assert!(recording.leave_on_disk(&session, Some(rest), None));
     let segment = write_part(&session).unwrap();
     let left = recording.lock().segments.clone();
-    let events = |path: &PathBuf| Trace::read_segment(path).unwrap().trace.stats().events;
+    let events = |left: &SegmentFile| Trace::read_segment(&left.path).unwrap().trace.stats().events;
     assert_eq!((left.len(), left.iter().map(events).collect::<Vec<_>>()), (2, vec![3, 3]));
-    assert_eq!(left.iter().position(|path| *path == segment), Some(1));
-    assert_ne!(left[0], segment);
+    assert_eq!(left.iter().position(|left| left.path == segment.path), Some(1));
+    assert_ne!(left[0].path, segment.path);
     session.stop().unwrap();
 }
 
