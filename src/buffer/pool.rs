@@ -3,6 +3,7 @@
 use super::budget::{BufferBudget, ReservedBytes};
 use super::chunk::Chunk;
 use super::slot_file::SlotFile;
+use crate::os::memory;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +32,8 @@ pub(crate) struct ChunkPool {
     /// The file in which chunks lie, if there is one.
     file: Mutex<Option<&'static SlotFile>>,
     has_file: AtomicBool,
+    /// Whether the system had no memory for the chunk that was wanted last, although the budget had room.
+    is_starved: AtomicBool,
 }
 
 /// Starts the thread that calls [`ChunkPool::refill`] whenever it is unparked, to prepare chunks ahead of need.
@@ -59,6 +62,7 @@ impl ChunkPool {
             helper,
             file: Mutex::new(None),
             has_file: AtomicBool::new(false),
+            is_starved: AtomicBool::new(false),
         }
     }
 
@@ -130,7 +134,7 @@ impl ChunkPool {
     pub(crate) fn take_chunk(&self) -> Option<Chunk> {
         // Reserve before waking the helper, which may use up the rest of the budget for ready chunks; then pop one of those.
         let made = || {
-            let made = self.budget.reserve_leaving(Chunk::BYTES, 0).then(|| Chunk::new_in(self.file()))?;
+            let made = self.budget.reserve_leaving(Chunk::BYTES, 0).then(|| self.new_chunk())?;
             if made.is_none() {
                 self.release_bytes(Chunk::BYTES);
             }
@@ -151,11 +155,27 @@ impl ChunkPool {
     pub(crate) fn refill(&self) {
         while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES + self.bytes_for_threads()) {
             // Reserve and push back to back: a thread that takes a chunk in between would find neither budget nor chunk.
-            let Some(chunk) = Chunk::new_in(self.file()) else { return };
+            let Some(chunk) = self.new_chunk() else { return };
             if self.budget.reserve_leaving(Chunk::BYTES, 0) {
                 let _ = self.ready.push(chunk.with_budget(&self.budget));
             }
         }
+    }
+
+    fn new_chunk(&self) -> Option<Chunk> {
+        let made = Chunk::new_in(self.file());
+        self.is_starved.store(made.is_none(), Ordering::Relaxed);
+        made
+    }
+
+    /// Returns whether the system had no memory for the chunk that was wanted last.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.is_starved.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether so many bytes are free, of the budget and of the system's memory.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.budget.has_room(bytes) && !self.is_starved()
     }
 
     /// Returns how many bytes are to be left free for threads now: of the budget without what traces hold, the same part as
@@ -183,17 +203,17 @@ impl ChunkPool {
     /// Returns whether too few chunks are ready, or too few bytes are free.
     pub(crate) fn is_low(&self) -> bool {
         let wanted = if self.ready.is_full() { 0 } else { Chunk::BYTES };
-        !self.budget.has_room(wanted + self.bytes_for_threads())
+        !self.has_room(wanted + self.bytes_for_threads())
     }
 
     /// Returns whether threads have used half of what is left free for them.
     pub(crate) fn is_half_used(&self) -> bool {
-        !self.budget.has_room(Chunk::BYTES + self.bytes_for_threads() / 2)
+        !self.has_room(Chunk::BYTES + self.bytes_for_threads() / 2)
     }
 
     /// Returns whether a thread would find no chunk now.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.ready.is_empty() && !self.budget.has_room(Chunk::BYTES)
+        self.ready.is_empty() && !self.has_room(Chunk::BYTES)
     }
 
     /// Takes chunks back: those without another handle become ready again, the others are dropped.
@@ -204,6 +224,9 @@ impl ChunkPool {
     /// Reserves `bytes` of the budget for data other than chunks, dropping ready chunks if needed; `false` unless at least
     /// `left` bytes stay free.
     pub(crate) fn reserve_for_use(&self, bytes: u64, left: u64) -> bool {
+        if !memory::has_headroom() {
+            return false;
+        }
         while !self.budget.reserve_leaving(bytes, left) {
             if self.ready.pop().is_none() {
                 return false;

@@ -4,10 +4,46 @@
 pub(crate) use kineto_trace::fallible::try_vec_with_capacity;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Returns whether records may take more memory.
+///
+/// A limit on the process's addresses or data (`ulimit -v`, `-d`) makes each allocation of the program fail where it is reached, and most abort
+/// then. So records leave a part of it, of which the end of the recording needs most.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) fn has_headroom() -> bool {
+    const PART: u64 = 4;
+    const MOST: u64 = 32 << 20;
+    let limit_of = |resource| {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: `limit` is a valid place for the result.
+        unsafe { libc::getrlimit(resource, &raw mut limit) };
+        limit.rlim_cur
+    };
+    let limit = limit_of(libc::RLIMIT_AS).min(limit_of(libc::RLIMIT_DATA));
+    if limit == libc::RLIM_INFINITY {
+        return true;
+    }
+    let bytes = usize::try_from((limit / PART).min(MOST)).unwrap_or(usize::MAX);
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses affects no existing memory.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+    // SAFETY: removes the mapping above, which nothing refers to.
+    start != libc::MAP_FAILED && unsafe { libc::munmap(start, bytes) } == 0
+}
+
+/// Returns `true`: no limits are known on this platform.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(crate) fn has_headroom() -> bool {
+    true
+}
+
 /// Returns `count` zeroed words that live forever, page-aligned where pages are known. They take no memory until they are
 /// written. `None` if there is no memory for them.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn zeroed_words(count: usize) -> Option<&'static [AtomicU64]> {
+    if !has_headroom() {
+        return None;
+    }
     let bytes = count * size_of::<AtomicU64>();
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new anonymous mapping at an address that the kernel chooses affects no existing memory.

@@ -556,7 +556,7 @@ impl Trace {
         } else if !self.inner.info.mode.has_recording_mode() {
             Some("the mode excludes kineto, so spans were only sent to other profilers; add kineto to the mode")
         } else if self.inner.info.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
-            Some("the buffer limit is too small; raise buffer_limit_bytes")
+            Some("there was no memory for records; raise buffer_limit_bytes, or the process's limits (ulimit -v, -d)")
         } else if self.inner.info.profiler_range && self.inner.recorded.windows.is_empty() {
             Some(if self.inner.collections.iter().any(|collection| collection.state.is_ok()) {
                 "cudaProfilerStart was not called while the recording waited for it; call it, or unset CUDA_PROFILER_RANGE"

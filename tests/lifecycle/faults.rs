@@ -76,6 +76,19 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         sys::limit_memory(Some(left));
     }),
     #[cfg(target_os = "linux")]
+    ("little_memory", |folder| {
+        #[expect(clippy::disallowed_methods, reason = "the test sets the variable")]
+        let left = std::env::var("BYTES_LEFT").unwrap().parse().unwrap();
+        sys::limit_memory(Some(left));
+        let guard = record(folder);
+        const SPANS: usize = 100_000;
+        let other = std::thread::Builder::new().spawn(|| (0..SPANS).for_each(|_| work()));
+        (0..SPANS).for_each(|_| work());
+        let spans = SPANS + other.map_or(0, |other| other.join().map_or(0, |()| SPANS));
+        report(folder, &spans.to_string());
+        drop(guard);
+    }),
+    #[cfg(target_os = "linux")]
     ("no_memory_for_long_fields", |folder| {
         let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).field_limit_bytes(1 << 20));
         let long = "x".repeat(1 << 20);
@@ -157,6 +170,19 @@ pub(crate) const TESTS: &[Test] = &[
             let played = play_with("no_memory_to_the_end", &[("BYTES_LEFT", &left.to_string())]);
             assert!(played.status.success(), "{left}: {}", played.stderr);
             assert!(!played.files().is_empty() || played.stderr.contains("memory"), "{left}: {}", played.stderr);
+        }
+    }),
+    #[cfg(target_os = "linux")]
+    ("little_address_space_is_counted_and_no_abort", || {
+        for left in [8, 10, 12, 13].map(|mebibytes| mebibytes << 20) {
+            let played = play_with("little_memory", &[("BYTES_LEFT", &u64::to_string(&left))]).succeeded();
+            assert!(played.stderr.contains("the system has no more memory for this process"), "{}", played.stderr);
+            assert!(!played.stderr.contains("the buffer limit of"), "{}", played.stderr);
+            if played.stderr.contains("nothing was recorded") {
+                continue;
+            }
+            let (file, recorded) = (played.file(OUTPUT), played.report().trim().parse::<u64>().unwrap());
+            assert_eq!(file.slices("work") as u64 + file.lost("slices_over_limit"), recorded, "{}", played.stderr);
         }
     }),
     ("blocked_stderr_does_not_block_the_program", || {

@@ -197,6 +197,15 @@ impl ClockState {
     fn report_limit(&self) {
         if self.recorder.losses.is_over_limit() && !self.is_full.swap(true, Ordering::Relaxed) {
             let limit = self.recorder.pool().bytes_max() >> 20;
+            if self.recorder.pool().is_starved() {
+                diag!(
+                    Warning,
+                    "buffer",
+                    "further records are dropped: the system has no more memory for this process; raise its limits (ulimit -v, -d), \
+                     or lower buffer_limit_bytes (KINETO_BUFFER_LIMIT_MB)"
+                );
+                return;
+            }
             diag!(
                 Warning,
                 "buffer",
