@@ -17,6 +17,8 @@ pub(crate) mod memory;
 pub(crate) mod note;
 pub(crate) mod platform;
 pub(crate) mod process;
+#[cfg(target_os = "linux")]
+pub(crate) mod process_lock;
 pub(crate) mod shared_file;
 pub(crate) mod signal;
 #[cfg(unix)]
