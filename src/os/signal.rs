@@ -2,6 +2,8 @@
 #![allow(unsafe_code, reason = "signal handlers have no safe form")]
 
 #[cfg(unix)]
+mod chain;
+#[cfg(unix)]
 mod wake;
 
 /// Watches those of SIGINT, SIGTERM and SIGHUP that end the process by default now.
@@ -68,6 +70,7 @@ pub(crate) fn watch_dump_signal() -> bool {
 
 #[cfg(unix)]
 mod unix {
+    use super::chain;
     use super::wake::{self, wake};
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -94,16 +97,20 @@ mod unix {
         if !is_ours(signal) {
             return;
         }
-        // Whether the thread is notified now, or when it starts.
-        let is_first_signal = EXPECTED.load(Ordering::Relaxed) == process_id()
-            && FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        let will_be_handled = PROCESS.load(Ordering::SeqCst) != process_id() || wake();
-        if !is_first_signal || !will_be_handled {
+        let is_expected = EXPECTED.load(Ordering::Relaxed) == process_id();
+        if is_expected && FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            // The second one ends the process at once.
+            return end_by_default(signal);
+        }
+        // The thread is notified now, or when it starts.
+        let will_be_handled = is_expected && (PROCESS.load(Ordering::SeqCst) != process_id() || wake());
+        if !will_be_handled {
             end_process(signal);
         }
     }
 
-    extern "C" fn handle_dump_signal(_signal: libc::c_int) {
+    extern "C" fn handle_dump_signal(signal: libc::c_int) {
+        chain::call(signal);
         if PROCESS.load(Ordering::SeqCst) == process_id() && !IS_DUMPING.swap(true, Ordering::SeqCst) {
             // The code that was interrupted may be about to read `errno`.
             let place = errno_place();
@@ -131,19 +138,26 @@ mod unix {
 
     pub(super) fn watch_signals() {
         for signal in WATCHED {
-            if is_default(signal) {
-                set_action(signal, handle_signal as *const () as libc::sighandler_t);
-                IS_WATCHING.store(true, Ordering::Relaxed);
-            }
+            watch(signal, handle_signal as *const () as libc::sighandler_t);
+        }
+    }
+
+    /// Installs a handler where the default action, or the handler of another copy of this crate, is installed.
+    fn watch(signal: libc::c_int, handler: libc::sighandler_t) {
+        let Some(action) = signal_action(signal) else { return };
+        let is_of_copy = chain::is_of_copy(&action) && action.sa_sigaction != handler;
+        if is_of_copy {
+            chain::keep(signal, action.sa_sigaction);
+        }
+        if is_of_copy || action.sa_sigaction == libc::SIG_DFL {
+            set_action(signal, handler);
+            IS_WATCHING.store(true, Ordering::Relaxed);
         }
     }
 
     pub(super) fn watch_dump_signal() -> bool {
         let handler = handle_dump_signal as *const () as libc::sighandler_t;
-        if is_default(DUMP) {
-            set_action(DUMP, handler);
-            IS_WATCHING.store(true, Ordering::Relaxed);
-        }
+        watch(DUMP, handler);
         signal_action(DUMP).is_some_and(|action| action.sa_sigaction == handler)
     }
 
@@ -207,12 +221,23 @@ mod unix {
         }
     }
 
-    /// Ends the process by the signal, unless the program has installed a handler since.
+    /// Ends the process by the signal, unless the program has installed a handler since. Another copy of this crate that has handled the signal
+    /// before comes next, and ends the process.
     fn end_process(signal: libc::c_int) {
         // The action is the default if another thread is already here.
         if !is_ours(signal) && !is_default(signal) {
             return;
         }
+        match chain::take(signal) {
+            Some(next) => {
+                set_action(signal, next);
+                raise(signal);
+            }
+            None => end_by_default(signal),
+        }
+    }
+
+    fn end_by_default(signal: libc::c_int) {
         // The kernel takes no default action for process 1 of a container: it ends here if something was recorded.
         if process_id() == 1 {
             if EXPECTED.load(Ordering::Relaxed) == 1 {
@@ -222,6 +247,11 @@ mod unix {
             return;
         }
         set_action(signal, libc::SIG_DFL);
+        raise(signal);
+    }
+
+    /// Sends this process a signal.
+    fn raise(signal: libc::c_int) {
         // SAFETY: async-signal-safe; within a handler, the signal is delivered when that returns.
         unsafe { libc::kill(process_id(), signal) };
     }
@@ -254,6 +284,9 @@ mod unix {
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handler;
         action.sa_flags = libc::SA_RESTART;
+        if handler != libc::SIG_DFL {
+            chain::mark(&mut action);
+        }
         // SAFETY: async-signal-safe; the struct is valid, and its handler is the default or one of ours, which are
         // async-signal-safe themselves.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };

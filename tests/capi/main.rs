@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "calls the functions of the C API")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod copies;
 mod halves;
 #[cfg(feature = "cuda")]
 mod injection;
