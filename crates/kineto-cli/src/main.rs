@@ -30,7 +30,7 @@ mod view;
 use clap::{Parser, Subcommand};
 use kineto_trace::text::escaped;
 use std::fmt::Display;
-use std::io::{ErrorKind, Write as _};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,8 +107,13 @@ fn print_text(text: &str) {
 
 /// Does the same; returns whether the text was written.
 fn write_output(text: &str) -> bool {
-    let mut out = std::io::stdout().lock();
-    let failed = out.write_all(text.as_bytes()).and_then(|()| out.flush()).err();
+    print_pieces(|out| out.write_all(text.as_bytes()))
+}
+
+/// Prints what `write` writes, piece by piece; returns whether it was written.
+fn print_pieces(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> bool {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let failed = write(&mut out).and_then(|()| out.flush()).err();
     let Some(error) = failed else { return true };
     if error.kind() != ErrorKind::BrokenPipe && !OUTPUT_FAILED.swap(true, Ordering::Relaxed) {
         print_error(&format!("cannot write the output: {error}; free space or write it elsewhere"));

@@ -1,7 +1,7 @@
 //! `kineto path`: prints the critical path of a trace, piece by piece.
 
 use crate::trace_file::{TraceFile, read_events};
-use crate::{print_error, print_text};
+use crate::{print_error, print_pieces, print_text};
 use kineto_trace::analysis::Events;
 use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace};
 use kineto_trace::text::{count_with_noun, printable};
@@ -54,12 +54,9 @@ pub(crate) fn run(arguments: &PathArguments) -> ExitCode {
     };
     let path = events.critical_path(window);
     if arguments.csv {
-        let mut text = Vec::new();
-        // Writing to memory does not fail.
-        let _ = path.write_csv(&mut text);
-        print_text(&String::from_utf8_lossy(&text));
+        print_pieces(|out| path.write_csv(out));
     } else if arguments.json {
-        print_text(&(path.to_json() + "\n"));
+        print_pieces(|out| path.write_json(&mut *out).and_then(|()| writeln!(out)));
     } else {
         print_text(&format_path(&events, &path, arguments.rows));
     }

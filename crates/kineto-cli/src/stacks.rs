@@ -1,7 +1,7 @@
 //! `kineto stacks`: prints folded stacks of a trace, for flame graphs.
 
 use crate::trace_file::TraceInput;
-use crate::{print_error, print_text};
+use crate::{print_error, print_pieces};
 use kineto_trace::analysis::StackMetric;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,10 +48,7 @@ pub(crate) fn run(arguments: &StacksArguments) -> ExitCode {
             Err(error) => print_error(&error),
         },
         None => {
-            let mut text = Vec::new();
-            // Writing to memory does not fail.
-            let _ = stacks.write(&mut text);
-            print_text(&String::from_utf8_lossy(&text));
+            print_pieces(|out| stacks.write(out));
             ExitCode::SUCCESS
         }
     }

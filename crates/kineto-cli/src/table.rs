@@ -1,7 +1,7 @@
 //! `kineto table`: prints averages of a trace, as torch's `key_averages` does.
 
 use crate::trace_file::TraceInput;
-use crate::{print_error, print_text};
+use crate::{print_error, print_pieces, print_text};
 use clap::ValueEnum;
 use kineto_trace::analysis::{GroupBy, SortBy};
 use std::process::ExitCode;
@@ -72,12 +72,9 @@ pub(crate) fn run(arguments: &TableArguments) -> ExitCode {
     let averaging = arguments.by.iter().fold(events.averages(), |averaging, group| averaging.by(group.to_group_by()));
     let averages = averaging.compute();
     if arguments.csv {
-        let mut text = Vec::new();
-        // Writing to memory does not fail.
-        let _ = averages.to_csv(&mut text);
-        print_text(&String::from_utf8_lossy(&text));
+        print_pieces(|out| averages.to_csv(out));
     } else if arguments.json {
-        print_text(&(averages.to_json() + "\n"));
+        print_pieces(|out| averages.write_json(&mut *out).and_then(|()| writeln!(out)));
     } else {
         let table = averages.table().row_limit(arguments.rows).torch(arguments.torch);
         print_text(&arguments.sort_by.into_iter().fold(table, |table, key| table.sort_by(key)).to_string());

@@ -28,6 +28,8 @@ mod error;
 pub mod fallible;
 #[doc(hidden)]
 pub mod fields;
+#[doc(hidden)]
+pub mod first_fit;
 mod hash;
 #[doc(hidden)]
 pub mod keys;

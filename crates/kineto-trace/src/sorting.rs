@@ -9,13 +9,17 @@ pub fn sort_few_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
         (Some(a), Some(b)) => compare(a, b),
         _ => Ordering::Equal,
     });
-    for at in 0..items.len() {
-        // An earlier swap may have moved the element to a later place.
-        let mut from = order.get(at).copied().unwrap_or(at);
-        while from < at {
-            from = order.get(from).copied().unwrap_or(at);
+    // Each place takes its element from another one, in cycles; a place that is done takes its own.
+    for first in 0..items.len() {
+        let mut at = first;
+        while let Some(slot) = order.get_mut(at) {
+            let from = std::mem::replace(slot, at);
+            if from == first {
+                break;
+            }
+            items.swap(at, from);
+            at = from;
         }
-        items.swap(at, from);
     }
 }
 

@@ -1,9 +1,8 @@
 //! Keeps slices of a row nested or disjoint: Perfetto deletes others.
 
 use crate::time::Timestamp;
-use kineto_trace::fallible::{self, List};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use kineto_trace::fallible::List;
+use kineto_trace::first_fit::FreeRows;
 
 /// The open slices of a thread's rows; slices come in order of their start.
 #[derive(Debug, Default)]
@@ -17,14 +16,12 @@ pub(crate) struct Nest {
     resolution_ns: u64,
 }
 
-/// The further rows of a thread. There may be as many as slices overlap at once, so a tree finds a free one.
+/// The further rows of a thread.
 #[derive(Debug, Default)]
 struct OtherRows {
     rows: List<Row>,
-    /// A binary tree over the rows, the root at 1: the latest possible end of a slice that begins now, in any row below.
-    free_until: List<Timestamp>,
-    /// The drawn ends of open slices, with their rows.
-    ends: BinaryHeap<Reverse<(Timestamp, usize)>>,
+    /// Slices end here when they are drawn to end.
+    free: FreeRows,
 }
 
 #[derive(Debug, Default)]
@@ -108,24 +105,17 @@ impl Row {
 
 impl OtherRows {
     fn close_until(&mut self, by: Timestamp) {
-        while let Some(Reverse((_, row))) = self.ends.peek().copied().filter(|Reverse((end, _))| *end <= by) {
-            self.ends.pop();
-            if let Some(row) = self.rows.get_mut(row) {
-                row.close_until(by);
+        while let Some(row) = self.free.pop_ended(by) {
+            if let Some(ended) = self.rows.get_mut(row) {
+                ended.close_until(by);
+                self.free.set_free_until(row, ended.free_until());
             }
-            self.update_tree(row);
         }
     }
 
     /// Returns the first row that is free until that time; if none is, a new row.
     fn first_free_row(&mut self, until: Timestamp) -> usize {
-        let free = |node: usize| self.free_until.get(node).is_some_and(|free| *free >= until);
-        let leaves = self.free_until.len() / 2;
-        let mut node = 1;
-        while free(node) && node < leaves {
-            node = if free(2 * node) { 2 * node } else { 2 * node + 1 };
-        }
-        let row = if free(node) { node - leaves } else { self.rows.len() };
+        let row = self.free.first_free(until).unwrap_or(self.rows.len());
         if row >= self.rows.len() {
             self.rows.push(Row::default());
         }
@@ -135,36 +125,9 @@ impl OtherRows {
     fn open_slice(&mut self, place: RowSlot, resolution_ns: u64) -> RowSlot {
         let Some(row) = self.rows.get_mut(place.row) else { return place };
         let place = row.open_slice(place, resolution_ns);
-        if fallible::may_grow(self.ends.try_reserve(1)) {
-            self.ends.push(Reverse((place.end, place.row)));
-        }
-        self.update_tree(place.row);
+        self.free.push_end(place.end, place.row);
+        self.free.set_free_until(place.row, row.free_until());
         place
-    }
-
-    /// Updates the tree after a change of a row.
-    fn update_tree(&mut self, row: usize) {
-        if self.free_until.len() < 2 * self.rows.len() {
-            let leaves = self.rows.len().next_power_of_two();
-            self.free_until.clear();
-            self.free_until.resize(2 * leaves, Timestamp::default());
-            if fallible::check_memory().is_err() {
-                return;
-            }
-            (0..self.rows.len()).for_each(|row| self.update_tree(row));
-        }
-        let Some(free) = self.rows.get(row).map(Row::free_until) else { return };
-        let mut node = self.free_until.len() / 2 + row;
-        if let Some(at) = self.free_until.get_mut(node) {
-            *at = free;
-        }
-        while node > 1 {
-            node /= 2;
-            let below = self.free_until.get(2 * node).max(self.free_until.get(2 * node + 1)).copied();
-            if let Some((at, below)) = self.free_until.get_mut(node).zip(below) {
-                *at = below;
-            }
-        }
     }
 }
 

@@ -8,6 +8,7 @@ mod diff;
 mod events;
 mod filter;
 mod flops;
+mod json;
 mod percentile;
 mod read;
 mod relations;

@@ -2,7 +2,7 @@
 
 use super::events::{Event, Events, RecordingRow, StringId, TrackId};
 use super::read::{Json, JsonValue};
-use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, FlowEnd, Lane, Track};
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, Lane, Track};
 use crate::error::Error;
 use crate::hash::HashMap;
 use crate::layout::without_margin;
@@ -11,6 +11,7 @@ use crate::time::{Timestamp, base_time};
 use crate::write::chrome::{ChromeWriter, Header};
 use crate::write::file::{self, Format, FormatKind};
 use crate::write::perfetto::PerfettoWriter;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
@@ -56,19 +57,40 @@ impl Events {
             FormatKind::Perfetto => {
                 let mut writer = PerfettoWriter::new(out, &header)?;
                 writer.keep_tracks();
-                let mut ends: HashMap<(&str, u64), u64> = HashMap::default();
-                let finishes = self.flows.iter().filter(|(_, flow)| flow.end == FlowEnd::Finish);
-                finishes.clone().for_each(|(_, flow)| *ends.entry((flow.kind.as_str(), flow.id)).or_default() += 1);
-                for (_, flow) in finishes {
-                    if let Some(ends) = ends.remove(&(flow.kind.as_str(), flow.id)).filter(|ends| *ends > 1) {
-                        writer.set_ends(*flow, ends);
-                    }
-                }
+                self.announce_arrows(&mut writer);
                 self.write_rows(&mut writer)?;
                 writer.finish(end, None, name)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the events in the order in which they are written.
+    fn events_to_write(&self) -> Vec<Event<'_>> {
+        let mut events: Vec<_> = self.iter().collect();
+        // Of two events that begin at once, Perfetto needs the one first at which an arrow starts.
+        events.sort_by_key(|event| (event.start(), event.is_on_device()));
+        events
+    }
+
+    /// Announces the arrows with several ends: an end belongs to the last start before it, else to the first.
+    fn announce_arrows<W: Write>(&self, writer: &mut PerfettoWriter<W>) {
+        let mut arrows: HashMap<(&str, u64), (Flow, Vec<u64>)> = HashMap::default();
+        let mut early: HashMap<(&str, u64), u64> = HashMap::default();
+        for flow in self.events_to_write().iter().flat_map(Event::flows) {
+            let key = (flow.kind.as_str(), flow.id);
+            match (flow.end, arrows.get_mut(&key).and_then(|(_, starts)| starts.last_mut())) {
+                (FlowEnd::Finish, Some(ends)) => *ends += 1,
+                (FlowEnd::Finish, None) => *early.entry(key).or_default() += 1,
+                (FlowEnd::Start, _) => {
+                    let ends = early.remove(&key).unwrap_or(0);
+                    arrows.entry(key).or_insert_with(|| (flow, Vec::new())).1.push(ends);
+                }
+            }
+        }
+        for (flow, starts) in arrows.into_values().filter(|(_, starts)| starts.iter().sum::<u64>() > 1) {
+            starts.into_iter().for_each(|ends| writer.set_ends(flow, ends));
+        }
     }
 
     /// Returns the devices of the header, one JSON object each.
@@ -96,10 +118,7 @@ impl Events {
             rows.write_thread(&ThreadRow { track: on, name: &track.name, sort_index, continues: None, at })?;
         }
         let mut slices = 0;
-        let mut events: Vec<_> = self.iter().collect();
-        // Of two events that begin at once, Perfetto needs the one first at which an arrow starts.
-        events.sort_by_key(|event| (event.start(), event.is_on_device()));
-        for event in events {
+        for event in self.events_to_write() {
             slices += u64::from(event.is_slice());
             let value = HardwareCounterArgs(event);
             let has_name = event.is_counter() && event.kind() == Some(ActivityType::HardwareCounters);
@@ -128,6 +147,8 @@ impl Events {
                 *end = slice.end().max(*end);
             }
         }
+        let mut spans: Vec<_> = spans.into_iter().collect();
+        spans.sort_by_key(|(_, (first, end))| (first.start(), Reverse(*end)));
         for (span, (first, end)) in spans {
             let args = OtherArguments(first);
             let (name, on, start) = (first.name(), track_from_event(&first), first.start());
@@ -209,7 +230,6 @@ impl Args for OtherArguments<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::Flow;
     use crate::analysis::Note;
 
     const TEXT: &str = r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}, {"id": 1}], "job": "seven",

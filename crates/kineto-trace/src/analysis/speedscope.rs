@@ -1,7 +1,8 @@
 //! Speedscope's file format: a profile for each row of slices, in which frames open and close.
 
-use super::events::{Event, EventTrack, Events, StringId};
+use super::events::{Event, EventTrack, Events, ProcessTitles, StringId};
 use crate::error::Error;
+use crate::first_fit::FreeRows;
 use crate::hash::HashMap;
 use crate::time::Timestamp;
 use crate::write::file;
@@ -18,6 +19,13 @@ struct FrameRow {
     slices: Vec<usize>,
     /// The ends of the slices that are open at the last start, outermost first.
     open: Vec<Timestamp>,
+}
+
+/// The rows of a track.
+#[derive(Default)]
+struct TrackRows {
+    rows: Vec<FrameRow>,
+    free: FreeRows,
 }
 
 impl Events {
@@ -48,7 +56,7 @@ impl Events {
                 frames.len() - 1
             });
         }
-        let rows = self.frame_rows();
+        let (rows, titles) = (self.frame_rows(), self.process_titles());
         let fullest =
             (0..).zip(&rows).max_by_key(|(_, (.., row))| row.slices.len()).map_or(0, |(index, _): (usize, _)| index);
         write!(out, "{{\"$schema\":\"{SCHEMA}\",\"exporter\":\"kineto\",\"activeProfileIndex\":{fullest},")?;
@@ -61,7 +69,7 @@ impl Events {
         out.write_all(b"]},\"profiles\":[")?;
         for (index, (track, number, row)) in rows.iter().enumerate() {
             out.write_all(if index == 0 { b"\n" } else { b",\n" })?;
-            self.write_profile(&mut out, &self.profile_name(track, *number), row, &frame_of)?;
+            self.write_profile(&mut out, &profile_name(track, *number, &titles), row, &frame_of)?;
         }
         out.write_all(b"]}\n")?;
         out.flush()
@@ -69,25 +77,14 @@ impl Events {
 
     /// Returns the rows of all tracks in order of the tracks, each with its number in its track.
     fn frame_rows(&self) -> Vec<(&EventTrack, usize, FrameRow)> {
-        let mut tracks: Vec<Vec<FrameRow>> = Vec::new();
-        tracks.resize_with(self.tracks.len(), Vec::new);
+        let mut tracks: Vec<TrackRows> = Vec::new();
+        tracks.resize_with(self.tracks.len(), TrackRows::default);
         for slice in self.iter().filter(Event::is_slice) {
-            let Some(rows) = tracks.get_mut(slice.track_index()) else { continue };
-            if !rows.iter_mut().any(|row| row.try_add(&slice)) {
-                let mut row = FrameRow::default();
-                row.try_add(&slice);
-                rows.push(row);
-            }
+            tracks.get_mut(slice.track_index()).into_iter().for_each(|rows| rows.add(&slice));
         }
         let numbered =
-            |(track, rows): (_, Vec<FrameRow>)| (1..).zip(rows).map(move |(number, row)| (track, number, row));
+            |(track, rows): (_, TrackRows)| (1..).zip(rows.rows).map(move |(number, row)| (track, number, row));
         self.tracks.iter().zip(tracks).flat_map(numbered).collect()
-    }
-
-    fn profile_name(&self, track: &EventTrack, number: usize) -> String {
-        let thread = if track.name.is_empty() { track.thread.to_string() } else { track.name.clone() };
-        let number = if number > 1 { format!(" ({number})") } else { String::new() };
-        format!("{}: {thread}{number}", self.process_title(&track.process))
     }
 
     fn write_profile(
@@ -126,16 +123,38 @@ impl Events {
     }
 }
 
-impl FrameRow {
-    /// Adds a slice if it nests in the open ones; slices come in order of their start, longer ones first.
-    fn try_add(&mut self, slice: &Event<'_>) -> bool {
-        while self.open.pop_if(|end| *end <= slice.start()).is_some() {}
-        let nests = self.open.last().is_none_or(|end| slice.end() <= *end);
-        if nests {
-            self.open.push(slice.end());
-            self.slices.push(slice.index());
+fn profile_name(track: &EventTrack, number: usize, titles: &ProcessTitles<'_>) -> String {
+    let thread = if track.name.is_empty() { track.thread.to_string() } else { track.name.clone() };
+    let number = if number > 1 { format!(" ({number})") } else { String::new() };
+    format!("{}: {thread}{number}", titles.title(&track.process))
+}
+
+impl TrackRows {
+    /// Adds a slice to the first row in which it nests; slices come in order of their start, longer ones first.
+    fn add(&mut self, slice: &Event<'_>) {
+        while let Some(number) = self.free.pop_ended(slice.start()) {
+            if let Some(row) = self.rows.get_mut(number) {
+                while row.open.pop_if(|end| *end <= slice.start()).is_some() {}
+                self.free.set_free_until(number, row.free_until());
+            }
         }
-        nests
+        let number = self.free.first_free(slice.end()).unwrap_or(self.rows.len());
+        if number == self.rows.len() {
+            self.rows.push(FrameRow::default());
+        }
+        if let Some(row) = self.rows.get_mut(number) {
+            row.slices.push(slice.index());
+            row.open.push(slice.end());
+            self.free.push_end(slice.end(), number);
+            self.free.set_free_until(number, row.free_until());
+        }
+    }
+}
+
+impl FrameRow {
+    /// Returns the latest end of a slice that begins now.
+    fn free_until(&self) -> Timestamp {
+        self.open.last().copied().unwrap_or(Timestamp::from_nanos(u64::MAX))
     }
 }
 

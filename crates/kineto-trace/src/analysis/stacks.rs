@@ -57,6 +57,9 @@ impl Events {
     /// A stack consists of an operation and the spans and interpreter functions around it on its thread, in order of
     /// their starts. If an operation recorded a `Call stack`, that is at the root. White space, `;` and characters that a
     /// terminal does not show become `_`.
+    ///
+    /// A stack has at most 512 operations and 512 functions of an interpreter, the outermost ones. The time of deeper ones is in
+    /// a frame `[deeper]`.
     pub fn stacks(&self, metric: StackMetric) -> FoldedStacks<'_> {
         FoldedStacks { events: self, metric, with_locations: false }
     }
@@ -117,10 +120,22 @@ impl FoldedStacks<'_> {
             StackMetric::SelfDevice => device_ns(self.events, &nesting, &forest),
         };
         let stacks = CallStacks::new(self.events, &forest);
-        let mut lines = HashMap::<String, i64>::default();
+        let outer_ops = forest.outer_nodes(MAX_FRAMES);
+        let outer_frames = stacks.interpreter_frames.outer_nodes(MAX_FRAMES);
+        let mut shown = HashMap::<(usize, Option<usize>, bool), i64>::default();
         for (node, ns) in times.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
+            let frame = stacks.frame_around(node);
+            let outer = |nodes: &[u32], node| nodes.get(node).map_or(node, |node| *node as usize);
+            let (shown_op, shown_frame) = (outer(&outer_ops, node), frame.map(|frame| outer(&outer_frames, frame)));
+            let is_cut = shown_op != node || shown_frame != frame;
+            let time = shown.entry((shown_op, shown_frame, is_cut)).or_default();
+            *time = time.saturating_add(ns);
+        }
+        let mut lines = HashMap::<String, i64>::default();
+        for ((op, frame, is_cut), ns) in shown {
+            let frames: Vec<_> = stacks.stack_of(op, frame, self.with_locations).collect();
             let mut line = String::new();
-            for frame in stacks.stack_of(node, self.with_locations).iter().rev() {
+            for frame in frames.iter().rev().map(String::as_str).chain(is_cut.then_some(DEEPER)) {
                 if !line.is_empty() {
                     line.push(';');
                 }
@@ -138,6 +153,12 @@ impl FoldedStacks<'_> {
 
 /// The same level as for traces.
 const GZIP_LEVEL: u32 = 1;
+
+/// Stacks have at most so many operations, and as many functions of an interpreter.
+const MAX_FRAMES: u32 = 512;
+
+/// The innermost frame of a stack that is deeper.
+const DEEPER: &str = "[deeper]";
 
 /// Returns the time of the work that each node itself launched.
 fn device_ns(events: &Events, nesting: &Nesting, forest: &Forest) -> Vec<i64> {
@@ -171,29 +192,28 @@ impl<'a> CallStacks<'a> {
         CallStacks { events, ops, interpreter_frames: frames, enclosing_frame: around }
     }
 
-    /// Returns an operation and its callers, innermost first.
-    fn stack_of(&self, node: usize, with_locations: bool) -> Vec<String> {
-        let text = |event: Event<'_>| {
+    /// Returns the innermost interpreter frame around an operation.
+    fn frame_around(&self, node: usize) -> Option<usize> {
+        self.enclosing_frame.get(node).copied().flatten()
+    }
+
+    /// Returns an operation and its callers, innermost first; `frame` is the innermost interpreter frame.
+    fn stack_of(&self, node: usize, frame: Option<usize>, with_locations: bool) -> impl Iterator<Item = String> {
+        let text = move |event: Event<'_>| {
             let location = event.exact_arg("location").and_then(values::as_text).filter(|_| with_locations);
             location.map_or_else(|| event.name().to_owned(), |location| format!("{} ({location})", event.name()))
         };
         let mut spans = self.ops.self_and_ancestors(self.events, Some(node)).peekable();
-        let mut frames = self
-            .interpreter_frames
-            .self_and_ancestors(self.events, self.enclosing_frame.get(node).copied().flatten())
-            .peekable();
+        let mut frames = self.interpreter_frames.self_and_ancestors(self.events, frame).peekable();
         let op = spans.peek().copied();
-        let mut stack = Vec::new();
-        loop {
+        let stack = std::iter::from_fn(move || {
             let take_frame = match (spans.peek(), frames.peek()) {
-                (None, None) => break,
                 (Some(span), Some(frame)) => frame.start() > span.start(),
                 (span, _) => span.is_none(),
             };
-            stack.extend(if take_frame { frames.next() } else { spans.next() }.map(text));
-        }
-        stack.extend(op.iter().flat_map(Event::stack).map(str::to_owned));
-        stack
+            if take_frame { frames.next() } else { spans.next() }
+        });
+        stack.map(text).chain(op.into_iter().flat_map(|op| op.stack()).map(str::to_owned))
     }
 
     /// Returns an operation's callers: its own source location if known, then the spans and frames around it.
@@ -201,7 +221,7 @@ impl<'a> CallStacks<'a> {
         let own =
             self.ops.node_event(self.events, node).and_then(|op| op.exact_arg("location")).and_then(values::as_text);
         let own = own.map(str::to_owned);
-        own.into_iter().chain(self.stack_of(node, true).into_iter().skip(1)).take(most).collect()
+        own.into_iter().chain(self.stack_of(node, self.frame_around(node), true).skip(1)).take(most).collect()
     }
 }
 
@@ -258,6 +278,23 @@ mod tests {
         let averages = events.averages().by(crate::analysis::GroupBy::Stack(2)).compute();
         let keys = |name| averages.get(crate::analysis::Section::Ops, name).unwrap().keys()[0].clone();
         assert_eq!([keys("mm"), keys("add"), keys("called")], ["forward\nstep", "step\nmain", "leaf\nroot"]);
+    }
+
+    #[test]
+    fn stack_deeper_than_the_limit_is_cut() {
+        let depth = u64::from(MAX_FRAMES) + 100;
+        let sample =
+            (0..depth).fold(SampleTrace::default(), |sample, at| sample.op(&format!("op{at}"), at, 2 * depth - at));
+        let text = folded(sample.into_events().stacks(StackMetric::SelfHost));
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), MAX_FRAMES as usize + 1);
+        let cut: Vec<_> = lines.iter().filter(|line| line.contains("[deeper]")).collect();
+        let [cut] = cut.as_slice() else { panic!("{cut:?}") };
+        assert!(cut.ends_with(";op511;[deeper] 200"), "{cut:.100}");
+        assert_eq!(
+            lines.iter().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>(),
+            2 * depth
+        );
     }
 
     #[test]

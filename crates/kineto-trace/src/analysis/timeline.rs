@@ -1,6 +1,6 @@
 //! Reduces a trace to a timeline of limited size: long slices one by one, short ones as their density.
 
-use super::events::{Event, Events};
+use super::events::{Event, Events, ProcessTitles};
 use crate::hash::HashMap;
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
@@ -184,10 +184,12 @@ impl<'e> TimelineBuilder<'e> {
         let mut tracks = self.place_slices();
         let order = self.choose_tracks(&tracks);
         self.choose_slices(&mut tracks, &order);
+        let titles = self.events.process_titles();
         let rows = order.len() as u64 + 1;
         let cells = (self.limits.cells as u64 / rows).clamp(1, MAX_CELLS_OF_ROW);
         self.cell_ns = (self.span_ns / cells + 1).max(1);
-        let mut rows: Vec<_> = order.iter().filter_map(|index| self.row(*index, tracks.get(*index)?)).collect();
+        let mut rows: Vec<_> =
+            order.iter().filter_map(|index| self.row(*index, tracks.get(*index)?, &titles)).collect();
         rows.extend(self.row_of_others(&tracks, &order));
         let attribution = self.events.attribution();
         for slice in rows.iter_mut().filter(|row| row.is_device).flat_map(|row| &mut row.slices) {
@@ -263,7 +265,7 @@ impl<'e> TimelineBuilder<'e> {
         self.events.get(event as usize).map_or(0, |event| event.duration_ns())
     }
 
-    fn row(&self, index: usize, track: &TrackSlices) -> Option<TimelineRow> {
+    fn row(&self, index: usize, track: &TrackSlices, titles: &ProcessTitles<'_>) -> Option<TimelineRow> {
         let found = self.events.tracks().get(index)?;
         let listed = track.slices.iter().filter(|slice| slice.is_listed);
         let slices: Vec<_> = listed
@@ -277,7 +279,7 @@ impl<'e> TimelineBuilder<'e> {
         let mut density = Density::new(self);
         track.slices.iter().filter(|slice| !slice.is_listed).for_each(|slice| density.add(slice.event));
         Some(TimelineRow {
-            process: self.events.process_title(&found.process),
+            process: titles.title(&found.process),
             name: if found.name.is_empty() { found.thread.to_string() } else { found.name.clone() },
             is_device: track.is_device,
             tracks: 1,

@@ -2,6 +2,7 @@
 
 use super::{Average, KeyAverages, Section};
 use crate::analysis::csv::write_record;
+use crate::analysis::json::{ListMember, write_object, written_text};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -37,8 +38,15 @@ impl KeyAverages {
     ///
     /// Times are in nanoseconds, memory in bytes.
     pub fn to_json(&self) -> String {
-        let rows = |rows: &[Average]| rows.iter().map(|row| self.row_to_json(row)).collect::<Vec<_>>();
-        json!({
+        written_text(|out| self.write_json(out))
+    }
+
+    /// Writes the JSON of [`to_json`](KeyAverages::to_json), row by row.
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn write_json(&self, mut out: impl Write) -> io::Result<()> {
+        let head = json!({
             "groups": self.groups,
             "device": self.device,
             "cpu_base_ns": self.cpu_base_ns(),
@@ -47,12 +55,13 @@ impl KeyAverages {
             "unattributed_cpu_bytes": self.unattributed_bytes().0,
             "unattributed_device_bytes": self.unattributed_bytes().1,
             "total_flops": self.flops,
-            "ops": rows(&self.ops),
-            "kernels": rows(&self.kernels),
-            "device_annotations": rows(&self.annotations),
             "losses": self.notes,
-        })
-        .to_string()
+        });
+        let [mut ops, mut kernels, mut annotations] =
+            [&self.ops, &self.kernels, &self.annotations].map(|rows| rows.iter().map(|row| self.row_to_json(row)));
+        let lists: &mut [ListMember<'_>] =
+            &mut [("ops", &mut ops), ("kernels", &mut kernels), ("device_annotations", &mut annotations)];
+        write_object(&mut out, &head, lists)
     }
 
     fn row_to_json(&self, row: &Average) -> Value {

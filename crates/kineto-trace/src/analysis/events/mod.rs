@@ -30,6 +30,7 @@ pub(super) use notes::Notes;
 pub(super) use strings::{StringId, Strings};
 
 use crate::activity::{Accelerator, ActivityType, DeviceType, Flow};
+use crate::hash::HashMap;
 use crate::time::Timestamp;
 use std::fmt;
 
@@ -144,6 +145,18 @@ pub struct EventProcess {
     pub label: String,
 }
 
+/// The headings of groups of tracks.
+pub(super) struct ProcessTitles<'e>(HashMap<&'e TrackId, &'e EventProcess>);
+
+impl ProcessTitles<'_> {
+    /// Returns a heading: name and label of the process, such as "app GPU 0", else its id.
+    pub(super) fn title(&self, id: &TrackId) -> String {
+        let texts = self.0.get(id).map(|process| [process.name.as_str(), process.label.as_str()]).into_iter().flatten();
+        let title = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+        if title.is_empty() { id.to_string() } else { title }
+    }
+}
+
 /// One half of a track's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TrackId {
@@ -208,12 +221,9 @@ impl Events {
         own.unwrap_or(device.as_str())
     }
 
-    /// Returns the heading of a group of tracks: name and label of the process, such as "app GPU 0", else its id.
-    pub(super) fn process_title(&self, id: &TrackId) -> String {
-        let process = self.processes.iter().find(|process| process.id == *id);
-        let texts = process.map(|process| [process.name.as_str(), process.label.as_str()]).into_iter().flatten();
-        let title = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
-        if title.is_empty() { id.to_string() } else { title }
+    /// Returns the headings of groups of tracks.
+    pub(super) fn process_titles(&self) -> ProcessTitles<'_> {
+        ProcessTitles(self.processes.iter().map(|process| (&process.id, process)).collect())
     }
 
     /// Returns how much was left out or repaired while reading a file, by cause.

@@ -110,6 +110,20 @@ impl Forest {
         own
     }
 
+    /// Returns for each node itself, or its ancestor at the depth `most` if it is deeper.
+    pub(crate) fn outer_nodes(&self, most: u32) -> Vec<u32> {
+        let mut outer: Vec<(u32, u32)> = Vec::with_capacity(self.nodes.len());
+        for (number, node) in (0..).zip(&self.nodes) {
+            let around = outer.get(node.parent as usize).copied();
+            outer.push(match around {
+                Some((shown, depth)) if depth >= most => (shown, depth),
+                Some((_, depth)) => (number, depth + 1),
+                None => (number, 1),
+            });
+        }
+        outer.into_iter().map(|(shown, _)| shown).collect()
+    }
+
     /// Returns the events of a node and of its ancestors, innermost first.
     pub(crate) fn self_and_ancestors<'a>(
         &'a self,

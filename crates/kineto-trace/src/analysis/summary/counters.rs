@@ -2,7 +2,7 @@
 
 use crate::activity::Args;
 use crate::analysis::events::values::as_float;
-use crate::analysis::events::{Event, Events, StringId};
+use crate::analysis::events::{Event, Events, ProcessTitles, StringId};
 use std::collections::BTreeMap;
 
 /// The values of one series of a counter.
@@ -29,6 +29,7 @@ pub struct CounterFigures {
 
 /// Returns the figures of each series, in order of track, counter and series. Values that are not finite are left out.
 pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
+    let titles = events.process_titles();
     let mut all: BTreeMap<CounterKey, Series> = BTreeMap::new();
     for event in events.iter().filter(Event::is_counter) {
         event.visit(&mut |key, value| {
@@ -38,7 +39,7 @@ pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
         });
     }
     let figures = |(key, found): (CounterKey, Series)| {
-        let [track, name, series] = key.into_texts(events);
+        let [track, name, series] = key.into_texts(events, &titles);
         found.into_figures(name, series, track)
     };
     let mut rows: Vec<_> = all.into_iter().map(figures).collect();
@@ -56,9 +57,9 @@ impl CounterKey {
     }
 
     /// Returns the heading of its process or device, its counter and its name.
-    pub(super) fn into_texts(self, events: &Events) -> [String; 3] {
+    pub(super) fn into_texts(self, events: &Events, titles: &ProcessTitles<'_>) -> [String; 3] {
         let CounterKey(track, name, series) = self;
-        let track = events.tracks.get(track).map(|track| events.process_title(&track.process)).unwrap_or_default();
+        let track = events.tracks.get(track).map(|track| titles.title(&track.process)).unwrap_or_default();
         [track, events.strings.get(name).to_owned(), series]
     }
 }

@@ -45,8 +45,7 @@ struct PointList {
 }
 
 impl PointList {
-    fn new(events: &Events, points: usize) -> PointList {
-        let (start, end) = events.window();
+    fn new((start, end): (Timestamp, Timestamp), points: usize) -> PointList {
         PointList { start, interval_ns: end.since(start) / points.max(1) as u64 + 1, points: Vec::new() }
     }
 
@@ -67,18 +66,19 @@ impl Events {
     /// Returns the values of all counters in at most `points` intervals each, in the order of
     /// [`Summary::counters`](super::Summary::counters). Values that are not finite are left out.
     pub fn counter_series(&self, points: usize) -> Vec<CounterSeries> {
+        let (window, titles) = (self.window(), self.process_titles());
         let mut all: BTreeMap<CounterKey, PointList> = BTreeMap::new();
         for event in self.iter().filter(Event::is_counter) {
             event.visit(&mut |series, value| {
                 if let Some(value) = as_float(value).filter(|value| value.is_finite()) {
                     let list =
-                        all.entry(CounterKey::new(&event, series)).or_insert_with(|| PointList::new(self, points));
+                        all.entry(CounterKey::new(&event, series)).or_insert_with(|| PointList::new(window, points));
                     list.add(event.start(), value);
                 }
             });
         }
         let series = |(key, list): (CounterKey, PointList)| {
-            let [track, name, series] = key.into_texts(self);
+            let [track, name, series] = key.into_texts(self, &titles);
             CounterSeries { name, series, track, points: list.points }
         };
         let mut rows: Vec<_> = all.into_iter().map(series).collect();
@@ -90,11 +90,12 @@ impl Events {
     /// [`Summary::memory`](super::Summary::memory). Without totals in the trace, the values count from its start.
     #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 bytes")]
     pub fn memory_series(&self, points: usize) -> Vec<CounterSeries> {
+        let window = self.window();
         let mut all: BTreeMap<(i64, i64), (i64, PointList)> = BTreeMap::new();
         for event in self.iter().filter(|event| event.name() == MEMORY_EVENT) {
             let number = |key| event.arg(key).and_then(as_signed);
             let key = (number("Device Type").unwrap_or(0), number("Device Id").unwrap_or(-1));
-            let (held, list) = all.entry(key).or_insert_with(|| (0, PointList::new(self, points)));
+            let (held, list) = all.entry(key).or_insert_with(|| (0, PointList::new(window, points)));
             *held = held.saturating_add(event.bytes().unwrap_or(0));
             list.add(event.start(), event.total_allocated().map_or(*held as f64, |total| total as f64));
         }

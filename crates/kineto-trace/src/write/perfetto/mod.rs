@@ -7,6 +7,7 @@ mod annotations;
 pub(crate) mod fields;
 #[cfg_attr(not(feature = "analysis"), expect(dead_code, reason = "half of it is the reader's"))]
 mod flows;
+mod lanes;
 mod proto;
 mod sequence;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
 use crate::time::Timestamp;
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::Range;
 
 /// Writes a trace as `TrackEvent`s, row by row.
 ///
@@ -46,8 +48,8 @@ pub struct PerfettoWriter<W> {
     earliest: Option<u64>,
     tracks: Tracks,
     last: LastEvent,
-    /// For arrows with several ends: the number of ends, and how many have been written.
-    fan_out: HashMap<(u8, u64), (u64, u64)>,
+    /// Arrows of one id with several starts or ends.
+    shared_flows: HashMap<(u8, u64), SharedFlow>,
     metadata: Vec<(String, String)>,
     device_properties: Vec<String>,
 }
@@ -56,6 +58,19 @@ impl<W> fmt::Debug for PerfettoWriter<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerfettoWriter").field("base", &self.base).finish_non_exhaustive()
     }
+}
+
+/// Arrows of one id: each pair of a start and an end has a number.
+#[derive(Debug, Default)]
+struct SharedFlow {
+    /// The number of ends of each start.
+    ends: Vec<u64>,
+    /// The number of starts written; ends before the first start belong to it.
+    begun: usize,
+    /// The first number of the current start.
+    first: u64,
+    /// The number of its ends written.
+    written: u64,
 }
 
 /// The last event added, which may still get ends of arrows.
@@ -116,7 +131,7 @@ impl<W: Write> PerfettoWriter<W> {
             earliest: None,
             tracks: Tracks::new(track_seed(header)),
             last: LastEvent::default(),
-            fan_out: HashMap::default(),
+            shared_flows: HashMap::default(),
             metadata: header.metadata.to_vec(),
             device_properties: header.device_properties.to_vec(),
         })
@@ -129,8 +144,10 @@ impl<W: Write> PerfettoWriter<W> {
     }
 
     /// Announces an arrow with several ends, each of which is written as a separate arrow.
+    ///
+    /// Each further call announces a further start of the same id: its ends follow it, up to the next start.
     pub fn set_ends(&mut self, flow: Flow, ends: u64) {
-        self.fan_out.insert(key_of(flow), (ends, 0));
+        self.shared_flows.entry(key_of(flow)).or_default().ends.push(ends);
     }
 
     /// Records in the file's metadata that it contains only the first `rows` of `of` rows.
@@ -309,21 +326,36 @@ impl<W: Write> PerfettoWriter<W> {
 
     /// Adds an end of an arrow to the last event.
     fn add_flow(&mut self, flow: Flow) {
-        let (ends, written) = self.fan_out.get_mut(&key_of(flow)).map_or((1, 0), |(ends, written)| {
-            *written += u64::from(flow.end == FlowEnd::Finish);
-            (*ends, written.saturating_sub(1))
-        });
+        let shared = self.shared_flows.get_mut(&key_of(flow));
         match flow.end {
             FlowEnd::Start => {
-                for end in 0..ends {
+                for end in shared.map_or(0..1, SharedFlow::begin_start) {
                     self.last.encoded.put_fixed64(event::FLOW_IDS, flow_id(flow, end, self.tracks.seed));
                 }
             }
             FlowEnd::Finish => {
-                let id = flow_id(flow, written, self.tracks.seed);
+                let id = flow_id(flow, shared.map_or(0, SharedFlow::add_end), self.tracks.seed);
                 self.last.encoded.put_fixed64(event::TERMINATING_FLOW_IDS, id);
             }
         }
+    }
+}
+
+impl SharedFlow {
+    /// Returns the numbers of the arrows that begin at the next start.
+    fn begin_start(&mut self) -> Range<u64> {
+        if let Some(ends) = self.begun.checked_sub(1).and_then(|before| self.ends.get(before)) {
+            (self.first, self.written) = (self.first + (*ends).max(1), 0);
+        }
+        let ends = self.ends.get(self.begun).copied().unwrap_or(1).max(1);
+        self.begun += 1;
+        self.first..self.first + ends
+    }
+
+    /// Returns the number of the arrow that ends at the next end.
+    fn add_end(&mut self) -> u64 {
+        self.written += 1;
+        self.first + self.written - 1
     }
 }
 

@@ -149,8 +149,8 @@ struct Dictionary {
     /// The field of `InternedData`.
     field: Field,
     numbers: HashMap<Arc<str>, u64>,
-    /// Recently used strings, by length and first byte.
-    recent: [Option<(Arc<str>, u64)>; RECENT_SLOTS],
+    /// Recently used strings, by length and first byte; empty until a string is used again.
+    recent: Vec<Option<(Arc<str>, u64)>>,
     /// The total size of all strings.
     bytes: usize,
 }
@@ -173,27 +173,27 @@ impl Dictionary {
     }
 
     fn look_up(&mut self, text: &str, slot: usize, new: &mut Encoder) -> Option<u64> {
-        let (known, number) = match self.numbers.get_key_value(text) {
-            Some((known, number)) => (known.clone(), *number),
-            None if text.len() > Self::MAX_LENGTH || self.bytes + text.len() > Self::BYTES_MAX => return None,
-            None => self.add_text(text, new),
-        };
-        if let Some(recent) = self.recent.get_mut(slot) {
-            *recent = Some((known, number));
+        if let Some((known, number)) = self.numbers.get_key_value(text) {
+            self.recent.resize(RECENT_SLOTS, None);
+            if let Some(recent) = self.recent.get_mut(slot) {
+                *recent = Some((known.clone(), *number));
+            }
+            return Some(*number);
         }
-        Some(number)
+        let fits = text.len() <= Self::MAX_LENGTH && self.bytes + text.len() <= Self::BYTES_MAX;
+        fits.then(|| self.add_text(text, new))
     }
 
-    fn add_text(&mut self, text: &str, new: &mut Encoder) -> (Arc<str>, u64) {
+    fn add_text(&mut self, text: &str, new: &mut Encoder) -> u64 {
         let number = u64::try_from(self.numbers.len()).unwrap_or(u64::MAX - 1) + 1;
         let known: Arc<str> = text.into();
         self.bytes += text.len();
-        self.numbers.insert(known.clone(), number);
+        self.numbers.insert(known, number);
         new.put_message(self.field, |entry| {
             entry.put_uint(interned::ID, number);
             entry.put_bytes(interned::TEXT, text.as_bytes());
         });
-        (known, number)
+        number
     }
 }
 

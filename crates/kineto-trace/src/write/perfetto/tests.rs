@@ -350,6 +350,34 @@ fn arrow_with_several_ends_is_an_arrow_to_each() {
 }
 
 #[test]
+fn starts_of_one_arrow_share_no_ids() {
+    const STARTS: u64 = 40;
+
+    let start = Flow { kind: FlowKind::AsyncCpuToGpu, id: 5, end: FlowEnd::Start };
+    let finish = Flow { end: FlowEnd::Finish, ..start };
+    // Before the first start comes an end; each start but the last has two.
+    let found = written(|writer| {
+        (0..STARTS).for_each(|at| writer.set_ends(start, if at + 1 < STARTS { 2 + u64::from(at == 0) } else { 0 }));
+        let write = |writer: &mut PerfettoWriter<_>, at, flow| {
+            writer.write_activity(&Activity { flow: Some(flow), ..slice(at, at + 1) }).unwrap();
+        };
+        write(writer, 0, finish);
+        for at in 1..=STARTS {
+            write(writer, 10 * at, start);
+            (1..=2).filter(|_| at < STARTS).for_each(|end| write(writer, 10 * at + end, finish));
+        }
+    });
+    let starts: Vec<_> =
+        found.iter().filter(|event| !event.flows.is_empty()).map(|event| event.flows.clone()).collect();
+    assert_eq!(starts.iter().map(Vec::len).collect::<Vec<_>>(), [&[3][..], &[2; 38], &[1]].concat());
+    // Each end is that of the start before it; the last start leads nowhere.
+    let mut ids = starts.concat();
+    assert!(!found.iter().any(|event| event.ended_flows.contains(&ids[ids.len() - 1])));
+    ids.pop();
+    assert_eq!(found.iter().flat_map(|event| event.ended_flows.clone()).collect::<Vec<_>>(), ids);
+}
+
+#[test]
 fn separate_arrow_end_has_an_instant() {
     let finish = Flow { kind: FlowKind::FollowsFrom, id: 5, end: FlowEnd::Finish };
     let found = written(|writer| {

@@ -5,10 +5,11 @@
 //! all others.
 
 use super::fields::{packet, track};
+use super::lanes::{TrackLane, TrackLanes};
 use super::proto::Encoder;
 use super::sequence::Sequence;
 use crate::activity::{Activity, ActivityType, Lane as Place, OVERHEAD_GROUP, Track};
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -22,6 +23,8 @@ pub(super) struct Tracks {
     /// By uuid.
     numbers: HashMap<u64, usize>,
     groups: Vec<TrackGroup>,
+    /// By uuid.
+    group_numbers: HashMap<u64, usize>,
     /// The number of lanes.
     pub(super) sequences: u64,
     /// A cache of the last lookup: the process, the thread and the track's index.
@@ -50,7 +53,7 @@ struct TrackState {
     order: i64,
     /// The first track of the same thread or stream, if this is an additional one.
     first: Option<usize>,
-    lanes: Vec<TrackLane>,
+    lanes: TrackLanes,
     /// The first members of its description, as JSON.
     ids: String,
     /// Of a counter: the thread of its first value.
@@ -92,33 +95,11 @@ impl NewCounter<'_> {
     }
 }
 
-/// Nested slices of a track.
-#[derive(Debug)]
-pub(super) struct TrackLane {
-    pub(super) sequence: Sequence,
-    /// The ends of open slices, innermost last.
-    pub(super) open: Vec<u64>,
-    /// The start of the last event; no later event may begin before it.
-    pub(super) time: u64,
-    /// For an async track: the span that owns the lane.
-    owner: u64,
-}
-
-/// Perfetto never ends slices that are nested more than 512 deep.
-const MAX_DEPTH: usize = 500;
-
 impl Tracks {
     /// `seed` differs between recordings, so that files can be joined.
     pub(super) fn new(seed: u64) -> Tracks {
-        Tracks {
-            seed,
-            keeps_ids: false,
-            list: Vec::new(),
-            numbers: HashMap::default(),
-            groups: Vec::new(),
-            sequences: 0,
-            recent: None,
-        }
+        let (list, numbers, groups, group_numbers) = Default::default();
+        Tracks { seed, keeps_ids: false, list, numbers, groups, group_numbers, sequences: 0, recent: None }
     }
 
     /// Returns a uuid derived from `parts` and the seed.
@@ -140,10 +121,19 @@ impl Tracks {
         let texts = format!("\"name\":{},\"labels\":{}", Value::from(kineto_name), Value::from(label));
         let description = format!("{{\"pid\":{},{texts}}}", place_as_json(place));
         let group = TrackGroup { uuid: self.derive_uuid(place), process, name: name.to_owned(), order, description };
-        match self.groups.iter_mut().find(|known| known.uuid == group.uuid) {
+        match self.group_numbers.get(&group.uuid).and_then(|number| self.groups.get_mut(*number)) {
             Some(known) => *known = group,
-            None => self.groups.push(group),
+            None => self.add_group(group),
         }
+    }
+
+    fn add_group(&mut self, group: TrackGroup) {
+        self.group_numbers.insert(group.uuid, self.groups.len());
+        self.groups.push(group);
+    }
+
+    fn find_group(&self, uuid: u64) -> Option<&TrackGroup> {
+        self.groups.get(*self.group_numbers.get(&uuid)?)
     }
 
     /// Returns the index of the track of a thread or stream.
@@ -210,13 +200,13 @@ impl Tracks {
             Place::Name("") => 0,
             _ => {
                 let group_uuid = self.derive_uuid(group);
-                if !self.groups.iter().any(|known| known.uuid == group_uuid) {
+                if !self.group_numbers.contains_key(&group_uuid) {
                     let (process, name) = match group {
                         Place::Id(id) => (Some(id), String::new()),
                         Place::Name(name) => (None, name.to_owned()),
                     };
                     let description = format!("{{\"pid\":{}}}", place_as_json(group));
-                    self.groups.push(TrackGroup { uuid: group_uuid, process, name, order: i64::MAX, description });
+                    self.add_group(TrackGroup { uuid: group_uuid, process, name, order: i64::MAX, description });
                 }
                 group_uuid
             }
@@ -247,41 +237,36 @@ impl Tracks {
 
     /// Returns the lane of a slice; slices that do not come in order of their starts may need more lanes.
     pub(super) fn lane_of_slice(&mut self, track: usize, start: u64, end: u64) -> LaneId {
-        self.find_lane(track, 0, |lane| {
-            let around = lane.open.iter().rev().find(|open| **open > start);
-            start >= lane.time && around.is_none_or(|open| *open >= end) && lane.open.len() < MAX_DEPTH
-        })
+        self.find_lane(track, |lanes, sequence| lanes.place_slice(None, (start, end), sequence))
     }
 
     /// Returns the lane of an async span: one of its owner, or one without an open slice.
     pub(super) fn lane_of_span(&mut self, track: usize, owner: u64, start: u64, end: u64) -> LaneId {
-        self.find_lane(track, owner, |lane| {
-            let around = lane.open.iter().rev().find(|open| **open > start);
-            let fits = around.is_none_or(|open| lane.owner == owner && *open >= end);
-            start >= lane.time && fits && lane.open.len() < MAX_DEPTH
-        })
+        self.find_lane(track, |lanes, sequence| lanes.place_slice(Some(owner), (start, end), sequence))
     }
 
     /// Returns a lane for an event at a point in time.
     pub(super) fn lane_at(&mut self, track: usize, time: u64) -> LaneId {
-        self.find_lane(track, 0, |lane| time >= lane.time)
+        self.find_lane(track, |lanes, sequence| lanes.place_instant(time, sequence))
     }
 
-    fn find_lane(&mut self, number: usize, owner: u64, takes: impl Fn(&TrackLane) -> bool) -> LaneId {
+    fn find_lane(
+        &mut self,
+        number: usize,
+        place: impl FnOnce(&mut TrackLanes, &mut dyn FnMut(usize) -> Sequence) -> usize,
+    ) -> LaneId {
         let Some(track) = self.list.get_mut(number) else { return LaneId::default() };
-        let lane = track.lanes.iter().position(takes).unwrap_or(track.lanes.len());
-        if let Some(found) = track.lanes.get_mut(lane) {
-            found.owner = owner;
-            return LaneId { track: number, lane };
-        }
-        let uuid = match track.kind {
-            // Values of a counter stay on one track in any order.
-            TrackKind::Counter { .. } => track.uuid,
-            TrackKind::Row(_) => lane_uuid(track.uuid, lane),
+        let (uuid, kind) = (track.uuid, track.kind);
+        let mut new_sequence = |lane| {
+            self.sequences += 1;
+            let uuid = match kind {
+                // Values of a counter stay on one track in any order.
+                TrackKind::Counter { .. } => uuid,
+                TrackKind::Row(_) => lane_uuid(uuid, lane),
+            };
+            Sequence::new(self.sequences, uuid)
         };
-        self.sequences += 1;
-        track.lanes.push(TrackLane { sequence: Sequence::new(self.sequences, uuid), open: Vec::new(), time: 0, owner });
-        LaneId { track: number, lane }
+        LaneId { track: number, lane: place(&mut track.lanes, &mut new_sequence) }
     }
 
     pub(super) fn get_mut(&mut self, at: LaneId) -> Option<&mut TrackLane> {
@@ -290,7 +275,7 @@ impl Tracks {
 
     /// Appends the ends of all open slices.
     pub(super) fn end_all(&mut self, out: &mut Encoder, base: u64) {
-        for lane in self.list.iter_mut().flat_map(|track| &mut track.lanes) {
+        for lane in self.list.iter_mut().flat_map(|track| track.lanes.iter_mut()) {
             while let Some(end) = lane.open.pop() {
                 lane.sequence.put_slice_end(out, base, end);
             }
@@ -301,9 +286,9 @@ impl Tracks {
     pub(super) fn put_descriptors(&self, out: &mut Encoder) {
         let host = self.groups.iter().find(|group| group.process.is_some());
         // Perfetto drops tracks whose parents have no descriptor.
-        let is_parent = |group: &&TrackGroup| {
-            host.is_some_and(|host| host.uuid == group.uuid) || self.list.iter().any(|track| track.group == group.uuid)
-        };
+        let parents: HashSet<u64> = self.list.iter().map(|track| track.group).collect();
+        let is_parent =
+            |group: &&TrackGroup| host.is_some_and(|host| host.uuid == group.uuid) || parents.contains(&group.uuid);
         for group in self.groups.iter().filter(is_parent) {
             put_descriptor(out, group.uuid, &group.description, |out| match group.process {
                 Some(id) => out.put_message(track::PROCESS, |process| {
@@ -321,7 +306,7 @@ impl Tracks {
             });
         }
         for state in &self.list {
-            let process = self.groups.iter().find(|group| group.uuid == state.group).and_then(|group| group.process);
+            let process = self.find_group(state.group).and_then(|group| group.process);
             let first = state.first.and_then(|first| self.list.get(first));
             let lanes = match state.kind {
                 TrackKind::Counter { .. } => 1,

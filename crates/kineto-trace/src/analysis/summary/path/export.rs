@@ -3,6 +3,7 @@
 use super::report::figures_json;
 use super::{CriticalPath, PathPiece};
 use crate::analysis::csv::write_record;
+use crate::analysis::json::{write_object, written_text};
 use crate::analysis::summary::json::ns_to_micros;
 use serde_json::json;
 use std::io::{self, Write};
@@ -25,7 +26,23 @@ impl CriticalPath<'_> {
 
     /// Returns the totals and all pieces as a JSON object; times are microseconds, and those of pieces count from the window's start.
     pub fn to_json(&self) -> String {
-        let mut object = figures_json(&self.figures());
+        written_text(|out| self.write_json(out))
+    }
+
+    /// Writes the JSON of [`to_json`](CriticalPath::to_json), piece by piece.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_json(&self, mut out: impl Write) -> io::Result<()> {
+        let mut head = figures_json(&self.figures());
+        let more = [
+            ("schema", json!("kineto-path/1")),
+            ("unit", json!("us")),
+            ("start_ns", json!(self.window.start.as_nanos())),
+        ];
+        head.as_object_mut()
+            .into_iter()
+            .for_each(|members| members.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone()))));
         let piece = |piece: &PathPiece<'_>| {
             let event = piece.event.as_ref();
             json!({
@@ -38,16 +55,7 @@ impl CriticalPath<'_> {
                 "thread": event.map(|event| event.track().thread.to_string()),
             })
         };
-        let more = [
-            ("schema", json!("kineto-path/1")),
-            ("unit", json!("us")),
-            ("start_ns", json!(self.window.start.as_nanos())),
-            ("pieces", self.pieces().iter().map(piece).collect()),
-        ];
-        object.as_object_mut().into_iter().for_each(|members| {
-            members.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-        });
-        object.to_string()
+        write_object(&mut out, &head, &mut [("pieces", &mut self.pieces().iter().map(piece))])
     }
 }
 
