@@ -17,7 +17,7 @@ function sectionOf(trace, index, heading) {
   const timeline = new Timeline(trace.timeline, trace.args, id);
   charts.push(timeline);
   const title = make(heading, { class: "name", id: `${id}-top` }, trace.rest.side ? `${trace.rest.side}: ${trace.rest.file}` : trace.rest.file);
-  return make("article", { class: "trace", "aria-labelledby": `${id}-top` }, title, about(trace), lossesOf(trace), tilesOf(trace), findingsOf(trace, id), breakdownOf(trace, id), stepsOf(trace, id, timeline), utilizationOf(trace, id), timelineOf(trace, id, timeline),
+  return make("article", { class: "trace", "aria-labelledby": `${id}-top` }, title, dumpOf(trace), about(trace), lossesOf(trace), tilesOf(trace), findingsOf(trace, id), breakdownOf(trace, id), stepsOf(trace, id, timeline), utilizationOf(trace, id), timelineOf(trace, id, timeline),
     operationsOf(trace, id), kernelsOf(trace, id), gapsOf(trace, id, timeline), pathOf(trace, id), launchesOf(trace, id), annotationsOf(trace, id), memoryOf(trace, id), countersOf(trace, id), contentOf(trace, id));
 }
 

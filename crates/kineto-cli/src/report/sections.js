@@ -20,6 +20,12 @@ function tilesOf(trace) {
   return make("dl", { class: "tiles", "aria-label": "Key figures" }, tiles.map(([title, value, more]) => make("div", null, make("dt", null, title), make("dd", null, value, make("small", null, more)))));
 }
 
+// Tells why a running program was dumped.
+function dumpOf(trace) {
+  const reason = trace.summary.load.dump_reason;
+  return reason ? make("p", { class: "about" }, make("span", null, `Dumped because of: ${reason}`)) : null;
+}
+
 function lossesOf(trace) {
   const lost = Object.entries(trace.summary.load.losses).map(([cause, number]) => `${cause} (${count(number)})`);
   const notes = trace.rest.notes.filter((note) => note[2]).map(([text, number]) => `${text} (${count(number)})`);
@@ -30,7 +36,8 @@ function lossesOf(trace) {
 function findingsOf(trace, id) {
   const { findings } = trace.rest;
   if (!trace.summary.load.slices) return card(`${id}-findings`, "What to do next", null, make("p", null, trace.rest.part ? `No slice matches the selection: ${trace.rest.part}. Make a page with another one.` : "The trace has no slice. Record spans or device work."));
-  if (!findings.length) return card(`${id}-findings`, "What to do next", null, make("p", null, "No problem was found."));
+  const reason = trace.summary.load.dump_reason;
+  if (!findings.length) return card(`${id}-findings`, "What to do next", null, make("p", null, reason ? `Find out what led to the dump: ${reason}` : "No problem was found."));
   const gain = (finding) => (finding.gain > 0 ? make("span", { class: "gain" }, `worth up to ${time(finding.gain)}`) : make("span"));
   const items = findings.map((finding) => make("li", null, make("div", null, make("strong", null, quoted(finding.title)), make("p", null, quoted(finding.evidence))), gain(finding)));
   return card(`${id}-findings`, "What to do next", "The largest problems first, each with the most that a fix can gain.", make("ol", { class: "findings" }, items));

@@ -18,6 +18,26 @@ pub struct Finding {
     pub evidence: String,
     /// The maximum gain of a fix, in nanoseconds of the trace.
     pub gain_ns: u64,
+    pub(super) claim: GainClaim,
+}
+
+/// The time that a fix would gain. Gains of one claim overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GainClaim {
+    /// Devices are idle.
+    Idle,
+    Communication,
+    Copies,
+    /// Kernels compute, or threads wait for each other.
+    Other,
+    /// Whole steps, with all that is in them.
+    Steps,
+}
+
+impl GainClaim {
+    fn overlaps(self, other: GainClaim) -> bool {
+        self == other || self == GainClaim::Steps || other == GainClaim::Steps
+    }
 }
 
 impl Summary {
@@ -42,7 +62,19 @@ impl Summary {
         // The gains of the others rest on such times.
         found.splice(0..0, find_overlong_work(self));
         found.truncate(MAX_FINDINGS);
+        name_shared_gains(&mut found);
         found
+    }
+}
+
+/// Tells which gains are the same time as that of an earlier finding.
+fn name_shared_gains(findings: &mut [Finding]) {
+    let claims: Vec<_> = findings.iter().map(|finding| finding.claim).collect();
+    for (number, finding) in findings.iter_mut().enumerate().filter(|(_, finding)| finding.gain_ns > 0) {
+        let earlier = claims.iter().take(number).position(|claim| claim.overlaps(finding.claim));
+        if let Some(earlier) = earlier {
+            finding.evidence += &format!(" This gain overlaps with that of {}: do not add them up.", earlier + 1);
+        }
     }
 }
 
@@ -75,6 +107,7 @@ fn find_overlong_work(summary: &Summary) -> Option<Finding> {
             count_with_noun(found.count, "piece")
         ),
         gain_ns: 0,
+        claim: GainClaim::Other,
     })
 }
 
@@ -111,6 +144,7 @@ fn find_starved_devices(summary: &Summary) -> Option<Finding> {
             gap.unwrap_or_default()
         ),
         gain_ns: idle,
+        claim: GainClaim::Idle,
     })
 }
 
@@ -134,6 +168,7 @@ fn find_short_work(summary: &Summary) -> Option<Finding> {
         ),
         evidence: "Fuse operations, enlarge batches, or launch a graph.".to_owned(),
         gain_ns: (launches.short_kernels * call_ns).min(summary.occupation.as_ref().map_or(0, |found| found.idle_ns())),
+        claim: GainClaim::Idle,
     })
 }
 
@@ -160,6 +195,7 @@ fn find_exposed_communication(summary: &Summary) -> Option<Finding> {
                 format_ns(devices.overlapped_communication_ns)
             ),
             gain_ns: exposed,
+            claim: GainClaim::Communication,
         }
     })
 }
@@ -176,6 +212,7 @@ fn find_pageable_copies(summary: &Summary) -> Option<Finding> {
         evidence: "Pin the buffers of the host: copies from pinned memory are faster, and kernels run meanwhile."
             .to_owned(),
         gain_ns: ns,
+        claim: GainClaim::Copies,
     })
 }
 
@@ -221,6 +258,7 @@ fn find_synchronizations(summary: &Summary) -> Option<Finding> {
             calls.format_evidence(summary)
         ),
         gain_ns: calls.ns.min(devices.idle_ns()),
+        claim: GainClaim::Idle,
     })
 }
 
@@ -249,6 +287,7 @@ fn find_allocations(summary: &Summary) -> Option<Finding> {
             calls.format_evidence(summary)
         ),
         gain_ns: calls.ns,
+        claim: GainClaim::Idle,
     })
 }
 
@@ -266,6 +305,7 @@ fn find_lone_copies(summary: &Summary) -> Option<Finding> {
             "All work of a device is in one stream. Copy in a second one, ahead of the kernels that need the data."
                 .to_owned(),
         gain_ns: alone.min(devices.compute_ns),
+        claim: GainClaim::Copies,
     })
 }
 
@@ -283,6 +323,7 @@ fn find_full_queue(summary: &Summary) -> Option<Finding> {
             count_with_noun(summary.launches.slow_calls, "launch")
         ),
         gain_ns: 0,
+        claim: GainClaim::Other,
     })
 }
 
@@ -313,5 +354,6 @@ fn find_uneven_steps(summary: &Summary) -> Option<Finding> {
             long.len()
         ),
         gain_ns: long.iter().map(|step| step.ns_with_device() - median).sum(),
+        claim: GainClaim::Steps,
     })
 }

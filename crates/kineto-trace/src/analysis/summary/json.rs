@@ -74,6 +74,7 @@ fn load_json(summary: &Summary) -> Value {
         "devices": summary.devices,
         "streams": summary.stream_idle.len(),
         "rank": summary.rank,
+        "dump_reason": summary.dump_reason,
         "losses": summary.losses.iter().cloned().collect::<BTreeMap<_, _>>(),
         "notes": summary.notes.iter().map(|(note, count)| (note.as_str(), count)).collect::<BTreeMap<_, _>>(),
     })

@@ -33,7 +33,9 @@ pub use occupation::{Exclusive, Occupation};
 pub use overlong::OverlongWork;
 pub(super) use overlong::find_overlong;
 pub(super) use path::{CallRole, PathContext, PathIndexes};
-pub use path::{CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, StepPath};
+pub use path::{
+    CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, PathStretch, StepPath,
+};
 pub use screen::Screen;
 pub(super) use screen::truncate_name;
 pub use series::{CounterSeries, SeriesPoint};
@@ -137,6 +139,8 @@ pub struct Summary {
     pub notes: Vec<(Note, u64)>,
     /// The number of slices of no known type, by category.
     unlisted: BTreeMap<String, u64>,
+    /// Why a running program was dumped, if the trace is a dump.
+    pub dump_reason: Option<String>,
     file: FileFigures,
 }
 
@@ -230,6 +234,7 @@ impl Summary {
             losses: recorded_losses(events).unwrap_or_default(),
             notes: events.notes().chain(more_notes(&attribution.counts(), overlong.as_ref())).collect(),
             overlong,
+            dump_reason: dump_reason(events),
             file: events.file,
         }
     }
@@ -282,6 +287,12 @@ fn more_notes(
     let ids = [(Note::RepeatedId, counts.repeated_ids), (Note::AmbiguousId, counts.ambiguous_ids)];
     let notes = ids.into_iter().chain([(Note::OverlongWork, overlong)]);
     notes.filter(|(_, count)| *count > 0)
+}
+
+/// Returns the reason in the header of a dump.
+fn dump_reason(events: &Events) -> Option<String> {
+    let (_, reason) = events.metadata().find(|(key, _)| *key == "dump_reason")?;
+    serde_json::from_str(reason).ok()
 }
 
 /// Returns the rank in `distributedInfo`.

@@ -56,6 +56,9 @@ impl<'s> Screen<'s> {
 
     fn write_overview(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let summary = self.summary;
+        if let Some(reason) = &summary.dump_reason {
+            writeln!(f, "{}", truncate_name(&format!("dumped because of: {reason}"), self.width))?;
+        }
         let mut parts = vec![format_ns(summary.span_ns), count_with_noun(summary.slices, "slice").to_string()];
         parts.extend(summary.rank.map(|rank| format!("rank {rank}")));
         if summary.devices > 0 {
@@ -140,8 +143,12 @@ impl<'s> Screen<'s> {
         self.write_heading(f, "What to do next")?;
         let findings = self.summary.findings();
         if findings.is_empty() {
-            let is_empty = self.summary.slices == 0;
-            return writeln!(f, "  {}", if is_empty { "There is no slice." } else { "No problem was found." });
+            let text = match &self.summary.dump_reason {
+                _ if self.summary.slices == 0 => "There is no slice.".to_owned(),
+                Some(reason) => truncate_name(&format!("Find out what led to the dump: {reason}"), self.width - 2),
+                None => "No problem was found.".to_owned(),
+            };
+            return writeln!(f, "  {text}");
         }
         for (number, finding) in (1..).zip(&findings) {
             let mut text = format!("{} {}", finding.title, finding.evidence);

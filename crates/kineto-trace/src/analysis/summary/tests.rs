@@ -1,5 +1,6 @@
 //! Tests of figures, findings and text on small traces.
 
+use super::findings::GainClaim;
 use super::*;
 use crate::analysis::events::TrackId;
 use std::fmt::Write as _;
@@ -103,6 +104,64 @@ fn memory_counters_and_losses_have_figures() {
     let json: serde_json::Value = serde_json::from_str(&summary.to_json()).unwrap();
     assert_eq!((&json["memory"][1]["peak_allocated"], &json["counters"][0]["mean"]), (&150.into(), &2.0.into()));
     assert_eq!(json["load"]["losses"]["slices_over_limit"], 3);
+}
+
+#[test]
+fn overlapping_gains_are_named() {
+    let launches = (0..200).fold(TraceText::default(), |lines, i| {
+        lines.kernel(i + 1, "tiny", (i * 20, i * 20 + 9), (i * 20 + 9, i * 20 + 14))
+    });
+    let findings = launches.summary().findings();
+    let idle: Vec<_> =
+        findings.iter().filter(|finding| finding.claim == GainClaim::Idle && finding.gain_ns > 0).collect();
+    assert!(idle.len() >= 2, "{findings:?}");
+    let overlap = "This gain overlaps with that of 1: do not add them up.";
+    assert!(
+        !idle[0].evidence.contains(overlap) && idle.iter().skip(1).all(|finding| finding.evidence.ends_with(overlap)),
+        "{findings:?}"
+    );
+    let alone = TraceText::default().kernel(1, "a", (0, 10), (20, 120)).kernel(2, "b", (510, 515), (520, 600));
+    assert!(alone.summary().findings().iter().all(|finding| !finding.evidence.contains("overlaps with that")));
+}
+
+#[test]
+fn host_time_outside_of_operations_is_named() {
+    let steps = |inner: u32| {
+        (0..30).fold(TraceText::default(), |lines, i| {
+            let at = i * 100;
+            lines.add("cpu_op", "load", (1, 1), (at, at + inner), "").kernel(
+                i + 1,
+                "gemm",
+                (at + 80, at + 82 + i),
+                (at + 82 + i, at + 85 + i),
+            )
+        })
+    };
+    let found =
+        |inner| steps(inner).summary().findings().into_iter().find(|it| it.title.contains("critical path")).unwrap();
+    let outside = found(10);
+    assert!(
+        outside.title.contains("% of the critical path is host work: ")
+            && outside.title.ends_with(" outside of operations."),
+        "{outside:?}"
+    );
+    assert!(
+        outside.evidence.contains("The longest stretches: 70.000us between `load` and `cudaLaunchKernel`; "),
+        "{outside:?}"
+    );
+    let inside = found(75);
+    assert!(!inside.title.contains("outside") && inside.evidence.starts_with("`load` takes "), "{inside:?}");
+}
+
+#[test]
+fn reason_of_a_dump_is_the_first_line() {
+    let text = r#"{"dump_reason": "slow request: GET /", "traceEvents": [{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":0,"dur":9}]}"#;
+    let summary = Events::from_reader(text.as_bytes()).unwrap().summary();
+    assert_eq!(summary.dump_reason.as_deref(), Some("slow request: GET /"));
+    let screen = summary.screen().to_string();
+    assert_eq!(screen.lines().next(), Some("dumped because of: slow request: GET /"));
+    assert!(!screen.contains("No problem was found") && screen.contains("Find out what led to the dump"), "{screen}");
+    assert!(summary.to_json().contains(r#""dump_reason":"slow request: GET /""#));
 }
 
 #[test]

@@ -19,6 +19,61 @@ pub struct PathFigures {
     pub kinds: Vec<PathKindFigures>,
     /// Work, operations, calls and annotations by kind and name, without waits; sorted by descending time.
     pub names: Vec<PathNameFigures>,
+    /// The longest pieces of a host outside of operations, at most three, longest first.
+    pub longest_outside: Vec<PathStretch>,
+}
+
+/// A piece of a path in which a thread is outside of operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathStretch {
+    /// The start.
+    pub start: Timestamp,
+    /// The duration, in nanoseconds.
+    pub ns: u64,
+    /// The annotation or function around it.
+    pub around: Option<String>,
+    /// The event of the piece before it.
+    pub before: Option<String>,
+    /// The event of the piece after it.
+    pub after: Option<String>,
+}
+
+/// The longest pieces outside of operations, each with the pieces next to it.
+#[derive(Default)]
+struct LongestOutside<'e> {
+    recent: [Option<PathPiece<'e>>; 2],
+    found: Vec<[Option<PathPiece<'e>>; 3]>,
+}
+
+impl<'e> LongestOutside<'e> {
+    const MOST: usize = 3;
+
+    /// Adds the next piece, in order of time or backwards; `None` ends the path.
+    fn add(&mut self, piece: Option<PathPiece<'e>>) {
+        let [before, middle] = self.recent;
+        self.recent = [middle, piece];
+        let Some(found) = middle.filter(|middle| middle.kind == PathKind::OutsideOperations) else { return };
+        let key = |piece: &PathPiece<'_>| (Reverse(piece.duration_ns()), piece.start);
+        let at = self.found.partition_point(|longer| longer[1].is_some_and(|longer| key(&longer) <= key(&found)));
+        if at < Self::MOST {
+            self.found.insert(at, [before, middle, piece]);
+            self.found.truncate(Self::MOST);
+        }
+    }
+
+    fn into_stretches(self) -> Vec<PathStretch> {
+        let name = |piece: Option<PathPiece<'_>>| piece?.event.map(|event| event.name().to_owned());
+        let stretch = |[one, middle, other]: [Option<PathPiece<'e>>; 3]| {
+            let middle = middle?;
+            let is_backward = one.is_some_and(|one| one.start > middle.start)
+                || other.is_some_and(|other| other.start < middle.start);
+            let (before, after) = if is_backward { (other, one) } else { (one, other) };
+            let (around, before, after) = (name(Some(middle)), name(before), name(after));
+            Some(PathStretch { start: middle.start, ns: middle.duration_ns(), around, before, after })
+        };
+        self.found.into_iter().filter_map(stretch).collect()
+    }
 }
 
 /// The pieces of one kind.
@@ -61,7 +116,9 @@ impl PathFigures {
     pub(super) fn new<'e>(window: Range<Timestamp>, pieces: impl Iterator<Item = PathPiece<'e>>) -> PathFigures {
         let mut kinds = PathKind::ALL.map(|kind| PathKindFigures { kind, ns: 0, pieces: 0 });
         let mut names: HashMap<_, (u64, u64, &str)> = HashMap::default();
+        let mut outside = LongestOutside::default();
         for piece in pieces {
+            outside.add(Some(piece));
             let ns = piece.duration_ns();
             for kind in kinds.iter_mut().filter(|row| row.kind == piece.kind) {
                 (kind.ns, kind.pieces) = (kind.ns + ns, kind.pieces + 1);
@@ -71,6 +128,7 @@ impl PathFigures {
                 (row.0, row.1) = (row.0 + ns, row.1 + 1);
             }
         }
+        outside.add(None);
         let mut kinds: Vec<_> = kinds.into_iter().filter(|row| row.pieces > 0).collect();
         kinds.sort_by_key(|row| (Reverse(row.ns), row.kind));
         let name = |((kind, _), (ns, pieces, name)): (_, (u64, u64, &str))| PathNameFigures {
@@ -81,7 +139,13 @@ impl PathFigures {
         };
         let mut names: Vec<_> = names.into_iter().map(name).collect();
         names.sort_by(|a, b| (b.ns, &a.name, a.kind).cmp(&(a.ns, &b.name, b.kind)));
-        PathFigures { start: window.start, window_ns: window.end.since(window.start), kinds, names }
+        PathFigures {
+            start: window.start,
+            window_ns: window.end.since(window.start),
+            kinds,
+            names,
+            longest_outside: outside.into_stretches(),
+        }
     }
 
     /// Returns the time of one kind, in nanoseconds.

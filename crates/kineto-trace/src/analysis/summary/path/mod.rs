@@ -21,7 +21,7 @@ mod walk;
 pub(in crate::analysis) use device::CallRole;
 pub(super) use report::{PathText, find_dominated_path, paths_json};
 
-pub use figures::{PathFigures, PathKindFigures, PathNameFigures, StepPath};
+pub use figures::{PathFigures, PathKindFigures, PathNameFigures, PathStretch, StepPath};
 
 use super::steps::StepFigures;
 use super::work::Devices;

@@ -1,8 +1,8 @@
 //! The critical path in a summary: text, JSON, and the finding if one cause dominates it.
 
-use super::{PathFigures, PathKind, PathNameFigures, PathPlace};
+use super::{PathFigures, PathKind, PathNameFigures, PathPlace, PathStretch};
 use crate::analysis::summary::Summary;
-use crate::analysis::summary::findings::{Finding, format_ns, percent_of};
+use crate::analysis::summary::findings::{Finding, GainClaim, format_ns, percent_of};
 use crate::analysis::summary::json::{ns_to_micros, rounded_percent};
 use crate::analysis::summary::screen::{filled_lines, truncate_name};
 use crate::text::count_with_noun;
@@ -74,6 +74,9 @@ pub(super) fn figures_json(path: &PathFigures) -> Value {
         "names": path.names.iter().take(JSON_NAMES).map(|row| {
             json!({ "name": row.name, "kind": row.kind.as_str(), "sum": ns_to_micros(row.ns), "pct": share(row.ns), "pieces": row.pieces })
         }).collect::<Vec<_>>(),
+        "longest_outside": path.longest_outside.iter().map(|row| {
+            json!({ "start": ns_to_micros(row.start.since(path.start)), "dur": ns_to_micros(row.ns), "in": row.around, "after": row.before, "before": row.after })
+        }).collect::<Vec<_>>(),
     })
 }
 
@@ -86,6 +89,7 @@ struct PathCause<'s> {
     advice: &'static str,
     /// The maximum gain, in nanoseconds.
     gain_ns: u64,
+    claim: GainClaim,
 }
 
 impl<'s> PathCause<'s> {
@@ -97,7 +101,8 @@ impl<'s> PathCause<'s> {
             let advice = "Shorten or fuse these operations, or launch a graph: the device is not the bottleneck.";
             let main = path.names_in(PathPlace::Host).next();
             // The devices' work still takes its time.
-            return Some(PathCause { what: "host work", ns: host, main, advice, gain_ns: host.min(idle_ns) });
+            let (gain_ns, claim) = (host.min(idle_ns), GainClaim::Idle);
+            return Some(PathCause { what: "host work", ns: host, main, advice, gain_ns, claim });
         };
         let main = path.names.iter().find(|row| row.kind == largest.kind);
         let advice = match largest.kind {
@@ -116,7 +121,13 @@ impl<'s> PathCause<'s> {
             _ => return None,
         };
         let gain_ns = main.map_or(largest.ns, |main| main.ns);
-        Some(PathCause { what: largest.kind.description(), ns: largest.ns, main, advice, gain_ns })
+        let claim = match largest.kind {
+            PathKind::Communication => GainClaim::Communication,
+            PathKind::Copy => GainClaim::Copies,
+            PathKind::Compute | PathKind::ThreadWait => GainClaim::Other,
+            _ => GainClaim::Idle,
+        };
+        Some(PathCause { what: largest.kind.description(), ns: largest.ns, main, advice, gain_ns, claim })
     }
 }
 
@@ -133,14 +144,41 @@ pub(in crate::analysis::summary) fn find_dominated_path(summary: &Summary) -> Op
     if share < DOMINATING_PERCENT || path.kinds.iter().map(|row| row.pieces).sum::<u64>() < MIN_PIECES {
         return None;
     }
+    let mut title = format!("{share:.0} % of the critical path is {}: {}", cause.what, format_ns(cause.ns));
+    let outside = path.kind_ns(PathKind::OutsideOperations);
+    if cause.claim == GainClaim::Idle && cause.ns == path.place_ns(PathPlace::Host) && outside > cause.ns / 2 {
+        title += &format!(", of it {} outside of operations.", format_ns(outside));
+        let evidence = format_outside(path, outside);
+        return Some(Finding { title, evidence, gain_ns: cause.gain_ns, claim: cause.claim });
+    }
     let main = cause.main.map(|main| {
         let (name, share) = (truncate_name(&main.name, MAX_NAME_CHARS), percent_of(main.ns, path.window_ns));
         let pieces = count_with_noun(main.pieces, "piece");
         format!("`{name}` takes {} of it ({share:.0} % of the path, {pieces}). ", format_ns(main.ns))
     });
-    Some(Finding {
-        title: format!("{share:.0} % of the critical path is {}: {}.", cause.what, format_ns(cause.ns)),
-        evidence: main.unwrap_or_default() + cause.advice,
-        gain_ns: cause.gain_ns,
-    })
+    let evidence = main.unwrap_or_default() + cause.advice;
+    Some(Finding { title: title + ".", evidence, gain_ns: cause.gain_ns, claim: cause.claim })
+}
+
+/// Returns where a thread is outside of operations, and what is around that.
+fn format_outside(path: &PathFigures, outside_ns: u64) -> String {
+    const MAX_NAME_CHARS: usize = 40;
+
+    let name = |name: &Option<String>| name.as_ref().map(|name| format!("`{}`", truncate_name(name, MAX_NAME_CHARS)));
+    let stretch = |stretch: &PathStretch| {
+        let place = match (name(&stretch.before), name(&stretch.after)) {
+            (Some(before), Some(after)) => format!(" between {before} and {after}"),
+            (Some(before), None) => format!(" after {before}"),
+            (None, Some(after)) => format!(" before {after}"),
+            (None, None) => String::new(),
+        };
+        let around = name(&stretch.around).map_or_else(String::new, |around| format!(" in {around}"));
+        format_ns(stretch.ns) + &place + &around
+    };
+    let stretches: Vec<_> = path.longest_outside.iter().map(stretch).collect();
+    format!(
+        "{:.0} % of the path has no operation that says what the host does. The longest stretches: {}. Add spans there.",
+        percent_of(outside_ns, path.window_ns),
+        stretches.join("; ")
+    )
 }
