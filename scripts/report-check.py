@@ -389,7 +389,7 @@ def check_many_ranks(browser, kineto, folder):
 
 def check_empty_selection(browser, kineto, folder):
     output = folder / "empty.html"
-    subprocess.run([kineto, "report", folder / "made.json", "--name", "nomatch", "-o", output], check=True, capture_output=True)
+    subprocess.run([kineto, "report", folder / "made.json", "--name", "nomatch", "-o", output], check=False, capture_output=True)
     page = Page(browser, output)
     text = page.value("document.getElementById('content').textContent")
     page.check('No slice matches the selection: names with "nomatch"' in text and "No problem" not in text, f"a page of no slices: {text[:300]!r}")

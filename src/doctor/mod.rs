@@ -238,8 +238,9 @@ impl Doctor {
 impl CollectorDiagnosis {
     fn new(collector: &dyn Collector, selection: &Selection) -> CollectorDiagnosis {
         let types = collector.types();
-        // The CPU group includes API calls of devices; selected alone, they need no device.
-        let by_types = !types.intersection(selection.types).difference(ActivityGroup::Cpu.types()).is_empty();
+        // The CPU group includes API calls of devices; selected alone, they need no device. The host records spans of other types.
+        let by_host = ActivityGroup::Cpu.types().union(BY_HOST);
+        let by_types = !types.intersection(selection.types).difference(by_host).is_empty();
         let is_selected = if collector.is_optional() { collector.is_selected(selection) } else { by_types };
         let mut found = CollectorDiagnosis::for_name(collector.name());
         (found.types, found.is_selected) = (types, is_selected);

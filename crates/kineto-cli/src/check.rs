@@ -48,7 +48,7 @@ pub(crate) struct CheckArguments {
     /// Prints one JSON object for each trace, a line each; times are microseconds.
     #[arg(long)]
     json: bool,
-    /// Writes the results as JUnit XML too, for the pages of CI systems.
+    /// Writes the results as JUnit XML too, for the pages of CI systems; `-` prints them instead of the text.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Lists the figures that rules can limit.
@@ -70,12 +70,17 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
         None => return ExitCode::SUCCESS,
     };
     let (mut all_read, mut all_hold, mut junit) = (true, true, JunitReport::default());
+    let prints_junit = arguments.junit.as_ref().is_some_and(|path| path.as_os_str() == "-");
     for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
         match arguments.part.read_events(&path).map(|events| rules.check(&events)) {
             Ok(report) => {
                 all_hold &= report.holds();
                 junit.add_report(&path, &report);
-                print_text(&if arguments.json { format_json(&path, &report) } else { format_text(&path, &report) });
+                match (prints_junit, arguments.json) {
+                    (true, _) => {}
+                    (false, true) => print_text(&format_json(&path, &report)),
+                    (false, false) => print_text(&format_text(&path, &report)),
+                }
             }
             Err(error) => {
                 all_read = false;
@@ -84,7 +89,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
             }
         }
     }
-    if let Some(path) = &arguments.junit
+    if prints_junit {
+        print_text(&junit.format());
+    } else if let Some(path) = &arguments.junit
         && let Err(error) = fs::write(path, junit.format())
     {
         return print_error(&format_args!("cannot write {}: {error}; choose another file", path.display()));

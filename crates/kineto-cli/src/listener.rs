@@ -105,7 +105,7 @@ impl Listener {
             if why.kind() == io::ErrorKind::AlreadyExists {
                 return format!("another request is waiting: {}.request in {folder}", self.own_pid);
             }
-            format!("cannot write to {folder}: {why}; {}", advice_for(why.kind(), user))
+            format!("cannot write to {folder}: {why}; {}", advice_for(why.kind(), user, own_user()))
         })?;
         Ok(SubmittedRequest {
             listener: self,
@@ -182,8 +182,8 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 fn folder_from_environment(process: &Path, user: u32) -> Result<PathBuf, String> {
     let variables = fs::read(process.join("environ")).map_err(|why| {
         format!(
-            "cannot read its environment: {why}; run this command as user {user} or as root, or pass the folder \
-             (--dir)"
+            "cannot read its environment: {why}; {}, or pass the folder (--dir)",
+            advice_for(io::ErrorKind::PermissionDenied, user, own_user())
         )
     })?;
     let folder_from_environment =
@@ -199,9 +199,18 @@ fn folder_from_environment(process: &Path, user: u32) -> Result<PathBuf, String>
     })
 }
 
-/// Returns what to do if a process of `user` reads a folder in which no file can be created.
-fn advice_for(kind: io::ErrorKind, user: u32) -> String {
+/// Returns the user of this process.
+fn own_user() -> Option<u32> {
+    fs::metadata("/proc/self").ok().map(|process| process.uid())
+}
+
+/// Returns what to do if this process, of the user `own`, may not access what a process of `user` has.
+fn advice_for(kind: io::ErrorKind, user: u32, own: Option<u32>) -> String {
     match kind {
+        io::ErrorKind::PermissionDenied if own == Some(0) || own == Some(user) => {
+            "the kernel denies it to this user too; run this command with CAP_SYS_PTRACE, outside of a container"
+                .to_owned()
+        }
         io::ErrorKind::PermissionDenied => format!("run this command as user {user} or as root"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space there".to_owned(),
         _ => "start the traced program with another KINETO_TRIGGER_DIR".to_owned(),
@@ -359,9 +368,12 @@ mod tests {
 
     #[test]
     fn advice_fits_the_error() {
-        let denied = advice_for(io::ErrorKind::PermissionDenied, 7);
-        assert_eq!(denied, "run this command as user 7 or as root");
-        assert_eq!(advice_for(io::ErrorKind::StorageFull, 0), "free space there");
+        let denied = |own| advice_for(io::ErrorKind::PermissionDenied, 7, own);
+        assert_eq!(denied(Some(8)), "run this command as user 7 or as root");
+        for own in [0, 7] {
+            assert!(!denied(Some(own)).contains("root") && denied(Some(own)).contains("CAP_SYS_PTRACE"));
+        }
+        assert_eq!(advice_for(io::ErrorKind::StorageFull, 0, None), "free space there");
     }
 
     #[test]

@@ -51,6 +51,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitCode, String> {
     if output.as_os_str().as_encoded_bytes().contains(&b'{') {
         return Err(format!("{}: placeholders are not supported here; name a file", output.display()));
     }
+    check_folder(&output)?;
     let pattern = with_pid(&output, "{pid}");
     let mut command = Command::new(program);
     command.args(rest).env("KINETO_ENABLED", "1").env("KINETO_ACTIVITIES_LOG_FILE", pattern);
@@ -77,6 +78,15 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitCode, String> {
     }
     print_summary(&output, arguments.quiet);
     Ok(code)
+}
+
+/// Fails if no file can be made next to the output: the program would run in vain.
+fn check_folder(output: &Path) -> Result<(), String> {
+    let probe = output.with_file_name(format!(".kineto-record.{}.tmp", std::process::id()));
+    let made = std::fs::File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
+    made.map_err(|error| {
+        format!("cannot write {}: {error}; name a file in a folder that you can write to (--output)", output.display())
+    })
 }
 
 /// Prints the summary of a trace and how to open it.

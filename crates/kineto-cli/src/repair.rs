@@ -5,6 +5,8 @@ use kineto_trace::analysis::{self, Events};
 use kineto_trace::text::count_with_noun;
 use kineto_trace::write::file::{is_unfinished_name, stem_and_end};
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_kineto::{Error, Segment, Trace};
@@ -40,6 +42,9 @@ pub(crate) fn run(arguments: &RepairArguments) -> ExitCode {
         (&arguments.trace, arguments.output.clone().unwrap_or_else(|| default_output(&arguments.trace)));
     if trace.is_dir() {
         return repair_folder(trace, &output);
+    }
+    if let Some(error) = find_other_format(trace) {
+        return print_error(&error);
     }
     let repaired = match is_segment(trace) {
         true => repair_segment(Trace::read_segment(trace), &output),
@@ -110,6 +115,25 @@ fn repair_segment(segment: Result<Segment, Error>, output: &Path) -> Result<Stri
     segment.trace.save(output)?;
     let events = count_with_noun(Events::read(output)?.len() as u64, "event");
     Ok(format!("{}: {events}; the segment is {segment}", crate::shown(output)))
+}
+
+/// Returns an error for a file that begins as none of the formats does.
+fn find_other_format(trace: &Path) -> Option<String> {
+    const GZIP: &[u8] = &[0x1f, 0x8b];
+    const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+    let mut start = Vec::new();
+    File::open(trace).ok()?.take(4096).read_to_end(&mut start).ok()?;
+    let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start).trim_ascii_start();
+    // A line feed begins each packet of Perfetto's format.
+    let is_trace =
+        start.starts_with(GZIP) || start.starts_with(b"\n") || matches!(text.first(), None | Some(b'{' | b'['));
+    (!is_trace && !is_segment(trace)).then(|| {
+        format!(
+            "{} is no trace: it is neither JSON, gzip nor Perfetto's format; name a file that a profiler wrote",
+            trace.display()
+        )
+    })
 }
 
 /// Returns the number in the name of a segment.

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input; of a folder, each
 /// trace in it is read, but none in its subfolders. Several traces are read at once, and end with one line for each.
 ///
-/// Exit status: 0 if all traces were read, 1 if one was not, 2 if the arguments are wrong.
+/// Exit status: 0 if all traces were read, 1 if one was not or nothing of it is selected, 2 if the arguments are wrong.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto summary app.pt.trace.json.gz\n  \
@@ -52,7 +52,8 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     for_each_trace(&traces, summarize, |path, summary| match summary {
         Ok(summary) => {
             if summary.slices == 0 {
-                print_error(&arguments.part.empty_warning(path));
+                let failed = print_error(&arguments.part.empty_warning(path));
+                status = if arguments.part.is_whole() { status } else { failed };
             }
             let separator = if lines.is_empty() || is_data { "" } else { "\n" };
             print_text(&format!("{separator}{}", format_summary(path, &summary, lines.is_empty(), arguments)));
@@ -88,8 +89,11 @@ fn findings_json(path: &Path, summary: &Summary) -> String {
     let (findings, span) = (findings.collect::<Vec<_>>(), ns_to_micros(summary.span_ns));
     let (trace, notes) =
         (path.display().to_string(), summary.notes.iter().map(|(note, _)| note.as_str()).collect::<Vec<_>>());
-    json!({ "schema": "kineto-findings/1", "unit": "us", "trace": trace, "span": span, "findings": findings, "notes": notes })
-        .to_string()
+    json!({
+        "schema": "kineto-findings/1", "unit": "us", "trace": trace, "span": span, "dump_reason": summary.dump_reason,
+        "findings": findings, "notes": notes,
+    })
+    .to_string()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]

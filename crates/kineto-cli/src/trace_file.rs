@@ -74,8 +74,16 @@ pub(crate) struct EventSelection {
 
 impl TraceInput {
     /// Reads the trace.
+    ///
+    /// # Errors
+    /// If it cannot be read, or if no event is selected.
     pub(crate) fn read_events(&self) -> Result<Events, Error> {
-        self.part.read_events(&TraceFile::named(&self.trace))
+        let events = self.part.read_events(&TraceFile::named(&self.trace))?;
+        if self.part.is_whole() || !events.is_empty() {
+            return Ok(events);
+        }
+        let why = format!("no event matches the selection ({})", self.part.description());
+        Err(Error::from_io("read", &self.trace, io::Error::other(why), "change it"))
     }
 }
 
@@ -85,6 +93,11 @@ impl EventSelection {
         let events = read_events(trace, self.partial)?;
         let filter = self.event_filter(events.window().0);
         events.filtered(&filter)
+    }
+
+    /// Returns whether the whole trace is selected.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.description().is_empty()
     }
 
     /// Returns the selected part as text; empty for the whole trace.

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// The page has the figures of `kineto summary --json`, charts, tables and a timeline that zooms. It is one file of at most 2 MB,
 /// loads nothing from a network, and prints. If a trace is large, the timeline lists its longest slices and counts the others.
 ///
-/// Exit status: 0 if the page was written; 1 if not, or if a trace could not be read; 2 for wrong arguments.
+/// Exit status: 0 if the page was written; 1 if not, or if a trace could not be read or nothing of it is selected; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto report app.pt.trace.json.gz\n  \
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
     }
     let data = PageData::read(arguments, &sides, traces.len());
     let is_complete = data.unread.is_empty();
-    let status = if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let status = if is_complete && !data.lacks_selection { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if data.sections.is_empty() || (arguments.diff && !is_complete) {
         return status;
     }
@@ -94,6 +94,8 @@ struct PageData {
     profiles: [Vec<TraceProfile>; 2],
     /// The names of the traces that could not be read.
     unread: Vec<String>,
+    /// Whether nothing of a trace is selected.
+    lacks_selection: bool,
 }
 
 /// The part of a page on one trace.
@@ -132,6 +134,10 @@ impl PageData {
                 }
             };
             let budget = ((if arguments.diff { place } else { index }) < detailed).then_some(budget);
+            if !events.iter().any(|event| event.is_slice()) {
+                print_error(&arguments.part.empty_warning(path));
+                data.lacks_selection |= !arguments.part.is_whole();
+            }
             data.sections.push(TraceSection::new(arguments, path, side, &events, budget));
             if let Some(profiles) = data.profiles.get_mut(side).filter(|_| arguments.diff) {
                 profiles.push(events.profile());
@@ -183,9 +189,6 @@ impl TraceSection {
         let range = events.slice_range();
         let name = if arguments.diff { ["A", "B"].get(side).unwrap_or(&"") } else { "" };
         let part = arguments.part.description();
-        if !events.iter().any(|event| event.is_slice()) {
-            print_error(&arguments.part.empty_warning(path));
-        }
         let details = budget.and_then(|budget| data::trace_data(path, events, (name, &part), budget));
         TraceSection {
             path: path.clone(),

@@ -368,11 +368,14 @@ function countersOf(trace, id) {
 function contentOf(trace, id) {
   const { load } = trace.summary;
   const losses = Object.entries(load.losses).map(([cause, number]) => [`lost by the writer: ${cause}`, number]);
-  const notes = trace.rest.notes.map(([text, number]) => [`while reading: ${text}`, number]);
+  const note = ([text, number]) => [`while reading: ${text}`, number];
+  losses.push(...trace.rest.notes.filter((row) => row[2]).map(note));
+  const notes = trace.rest.notes.filter((row) => !row[2]).map(note);
   const pair = [{ title: "cause", value: (row) => row[0] }, { title: "count", numeric: true, value: (row) => row[1], show: (row) => count(row[1]) }];
   const categories = Object.entries(load.cats).sort((a, b) => b[1] - a[1]);
   return card(`${id}-content`, "Losses, notes and content", null,
-    losses.length || notes.length ? table("Losses and notes", pair, [...losses, ...notes]) : make("p", { class: "lead" }, "The writer reported no loss, and nothing was left out while reading."),
+    losses.length ? table("Losses", pair, losses) : make("p", { class: "lead" }, "The writer reported no loss, and no event was lost while reading."),
+    notes.length ? make("details", null, make("summary", null, "Notes of the reader"), table("Notes of the reader", pair, notes)) : null,
     trace.cut ? make("p", { class: "lead" }, "Long lists and names are cut to keep this page small.") : null,
     make("details", null, make("summary", null, "Slices by category"), table("Slices by category", [{ title: "category", value: (row) => row[0] }, pair[1]], categories)));
 }

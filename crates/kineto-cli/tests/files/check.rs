@@ -35,6 +35,20 @@ fn rules_decide_the_exit_status() {
 }
 
 #[test]
+fn junit_goes_to_standard_output() {
+    let (folder, whole, _) = traces();
+    let path = rules(&folder, HOLDS);
+    let mut command = command(&["check", &path, whole.to_str().unwrap(), "--junit", "-"]);
+    let (out, errors, status) = texts(command.current_dir(folder.path()).output().unwrap());
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    assert!(
+        out.starts_with("<?xml ") && out.ends_with("</testsuites>\n") && !out.contains("0 of 1 rule failed"),
+        "{out}"
+    );
+    assert!(!folder.path().join("-").exists());
+}
+
+#[test]
 fn broken_rules_are_errors_with_their_line() {
     let (folder, whole, _) = traces();
     let trace = whole.to_str().unwrap();

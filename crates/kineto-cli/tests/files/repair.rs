@@ -14,7 +14,7 @@ fn truncated_trace_is_repaired_in_a_copy() {
     let expected = format!("{}: 1 event; dropped 3 bytes at the end\n", repaired.display());
     assert_eq!((out, errors.as_str(), status), (expected, "", Some(0)));
     let (out, _, status) = run(&["summary", repaired.to_str().unwrap()]);
-    assert!(status == Some(0) && out.contains("incomplete"), "{out}");
+    assert!(status == Some(0) && out.contains("incomplete: closed_early (1); "), "{out}");
     let (out, _, status) = run(&["repair", whole.to_str().unwrap()]);
     assert!(status == Some(0) && out.contains(": whole, 3 events"), "{out}");
     // What a killed process has left gets the name that its file should have had.
@@ -26,6 +26,10 @@ fn truncated_trace_is_repaired_in_a_copy() {
     assert!(status == Some(0) && out.contains("repaired-app.json.gz: 1 event;"), "{out}");
     let (out, _, status) = run(&["repair", left_whole.to_str().unwrap()]);
     assert!(status == Some(0) && out.contains(": whole, 3 events; rename it to all.json"), "{out}");
+    let other = folder.path().join("program");
+    fs::write(&other, b"\x7fELF\x02\x01").unwrap();
+    let (_, errors, status) = run(&["repair", other.to_str().unwrap()]);
+    assert!(status == Some(1) && errors.contains("program is no trace: ") && !errors.contains("quotes"), "{errors}");
     let missing = folder.path().join("missing.json");
     let (_, errors, status) = run(&["repair", missing.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("missing.json"), "{errors}");

@@ -365,13 +365,19 @@ fn page_names_traces_that_it_lacks() {
 }
 
 #[test]
-fn selection_without_slices_is_a_warning() {
+fn selection_without_slices_is_a_failure() {
     let (folder, whole, _) = traces();
+    for command in ["table", "stacks"] {
+        for selection in [["--name", "nomatch"], ["--step", "9999"]] {
+            let (out, errors, status) = run(&[&[command], &selection[..], &[whole.to_str().unwrap()]].concat());
+            assert!(out.is_empty() && errors.lines().count() == 1 && status == Some(1), "{out}{errors}");
+        }
+    }
     let output = folder.path().join("page.html");
     for command in [vec!["report", "-o", output.to_str().unwrap()], vec!["summary"]] {
         let (_, errors, status) = run(&[&command[..], &["--name", "nomatch", whole.to_str().unwrap()]].concat());
         let warning = "whole.json: no slice matches the selection (names with \"nomatch\"); change it\n";
-        assert!(status == Some(0) && errors.ends_with(warning) && errors.lines().count() == 1, "{errors}");
+        assert!(status == Some(1) && errors.ends_with(warning) && errors.lines().count() == 1, "{errors}");
         fs::write(folder.path().join("empty.json"), "[]").unwrap();
         let (_, errors, status) = run(&[&command[..], &[folder.path().join("empty.json").to_str().unwrap()]].concat());
         assert!(status == Some(0) && errors.contains("empty.json: the trace has no slice; record"), "{errors}");

@@ -185,10 +185,8 @@ fn part_of_a_trace_is_selected() {
     let path = whole.to_str().unwrap();
     let slices = |arguments: &[&str]| {
         let (out, errors, status) = run(&[&["summary", "--json", path], arguments].concat());
-        assert_eq!(
-            (errors.contains("no slice matches the selection"), status),
-            (out.contains("\"slices\":0,"), Some(0))
-        );
+        let is_empty = out.contains("\"slices\":0,");
+        assert_eq!((errors.contains("no slice matches the selection"), status), (is_empty, Some(i32::from(is_empty))));
         let figures: serde_json::Value = serde_json::from_str(&out).unwrap();
         figures["load"]["slices"].as_u64().unwrap()
     };

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         ("exit_status_is_the_programs", exit_status_is_the_programs),
         ("crashed_program_leaves_its_trace", crashed_program_leaves_its_trace),
         ("program_without_a_layer_is_an_error", program_without_a_layer_is_an_error),
+        ("output_is_checked_before_the_program_runs", output_is_checked_before_the_program_runs),
         ("forked_children_write_separate_files", forked_children_write_separate_files),
         #[cfg(unix)]
         ("interrupt_ends_the_program_alone", interrupt_ends_the_program_alone),
@@ -37,6 +38,10 @@ fn main() -> ExitCode {
 /// Plays a program; returns its exit status.
 fn act(name: &str) -> u8 {
     if name == "bare" {
+        return 0;
+    }
+    if name == "leaves a mark" {
+        std::fs::write("mark", "").unwrap();
         return 0;
     }
     let (layer, guard) = KinetoLayer::from_env().unwrap();
@@ -73,6 +78,18 @@ fn record(folder: &Path, output: &str, play: &str) -> Command {
 fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr))
+}
+
+fn output_is_checked_before_the_program_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = record(folder.path(), "no/such/x.json", "leaves a mark").output().unwrap();
+    let (out, errors) = texts(&output);
+    assert_eq!((output.status.code(), out.as_str()), (Some(1), ""));
+    assert!(
+        errors.starts_with("cannot write ") && errors.contains("no/such/x.json: ") && errors.contains("--output"),
+        "{errors}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the program ran");
 }
 
 #[track_caller]

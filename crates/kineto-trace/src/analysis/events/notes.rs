@@ -118,7 +118,7 @@ impl Note {
             Note::TimeLimit => "time_limit",
             Note::UnknownBase => "unknown_base",
             Note::LostState => "lost_state",
-            Note::Incomplete => "incomplete",
+            Note::Incomplete => "closed_early",
             Note::RepeatedId => "repeated_id",
             Note::AmbiguousId => "ambiguous_id",
             Note::OverlongWork => "overlong_work",
