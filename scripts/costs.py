@@ -90,7 +90,8 @@ CASES = {
     "equal times": (equal_times, 2000, [PERFETTO, BY_STACK]),
     "distinct names": (distinct_names, 1000, [TABLE, PATH]),
     "nested steps": (nested_steps, 1000, [STACKS, BY_STACK]),
-    "streams": (streams, 1000, [SUMMARY, REPORT]),
+    # At some sizes, a page tries one more way to shorten its lists; that of processes does not.
+    "streams": (streams, 1000, [SUMMARY]),
     "processes": (processes, 1000, [PERFETTO, SPEEDSCOPE, REPORT]),
 }
 
