@@ -8,7 +8,7 @@ use kineto_trace::text::escaped;
 pub(super) struct Page(String);
 
 /// The longest line, except for longer words.
-const WIDTH: usize = 100;
+const WIDTH: usize = 80;
 /// The column of values.
 const COLUMN: usize = 22;
 

@@ -19,6 +19,7 @@ mod stacks;
 mod status;
 mod summary;
 mod table;
+mod terminal_width;
 #[cfg(target_os = "linux")]
 mod top;
 mod trace_file;

@@ -1,9 +1,10 @@
 //! `kineto path`: prints the critical path of a trace, piece by piece.
 
+use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_pieces, print_text};
 use kineto_trace::analysis::Events;
-use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace};
+use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace, format_ns};
 use kineto_trace::text::{count_with_noun, printable};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,27 +59,34 @@ pub(crate) fn run(arguments: &PathArguments) -> ExitCode {
     } else if arguments.json {
         print_pieces(|out| path.write_json(&mut *out).and_then(|()| writeln!(out)));
     } else {
-        print_text(&format_path(&events, &path, arguments.rows));
+        print_text(&format_path(&events, &path, arguments.rows, terminal_width().unwrap_or(DEFAULT_WIDTH)));
     }
     ExitCode::SUCCESS
 }
 
-/// Returns a line of totals, and a table of the first pieces.
-fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize) -> String {
+/// Returns lines of totals, and a table of the first pieces that fits the width.
+fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize, width: usize) -> String {
+    /// The columns before the name: start, time, what and track.
+    const COLUMNS: usize = 10 + 11 + 20 + 18;
+    const MIN_NAME: usize = 20;
+
     let (figures, start) = (path.figures(), path.window().start);
     let share = |place| figures.place_percent(place);
+    let offset = format_ns(start.since(events.slice_range().start));
     let mut text = format!(
-        "Critical path of {} us, from {} us after the start of the trace: host {:.1} %, device {:.1} %, waits {:.1} %\n",
-        micros_text(figures.window_ns),
-        micros_text(start.since(events.slice_range().start)),
+        "Critical path of {}, from {offset} after the start of the trace:\n  host {:.1} %   device {:.1} %   waits {:.1} %\n",
+        format_ns(figures.window_ns),
         share(PathPlace::Host),
         share(PathPlace::Device),
         share(PathPlace::Wait)
     );
-    text += &format!("{:>14} {:>14}  {:<35} {:<19} name\n", "start [us]", "time [us]", "what", "track");
+    let name_width = width.saturating_sub(COLUMNS).max(MIN_NAME);
+    text += &format!("{:>10} {:>10}  {:<18}  {:<14}  name\n", "start", "time", "what", "thread");
     for piece in path.pieces().iter().take(rows) {
-        let (at, ns) = (micros_text(piece.start.since(start)), micros_text(piece.duration_ns()));
-        let line = format!("{at:>14} {ns:>14}  {:<35} {:<19} {}", piece.kind, track_text(piece), piece_name(piece));
+        let (at, time) = (format_ns(piece.start.since(start)), format_ns(piece.duration_ns()));
+        let what = piece.kind.as_str().replace('_', " ");
+        let (track, name) = (shorten(&track_text(piece), 14), shorten(&piece_name(piece), name_width));
+        let line = format!("{at:>10} {time:>10}  {what:<18}  {track:<14}  {name}");
         text += &format!("{}\n", line.trim_end());
     }
     match path.pieces().len().saturating_sub(rows) {
@@ -87,20 +95,24 @@ fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize) -> String 
     }
 }
 
+/// Returns the start of a text that is longer than that many characters.
+fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// Returns the printable name of the piece's event.
 fn piece_name(piece: &PathPiece<'_>) -> String {
     let name = piece.event.map_or("", |event| event.name());
     printable(name)
 }
 
+/// Returns the name of the piece's thread or stream, else its ids.
 fn track_text(piece: &PathPiece<'_>) -> String {
-    piece.event.map_or_else(String::new, |event| {
-        let track = event.track();
-        printable(&format!("{}/{}", track.process, track.thread))
+    piece.event.map_or_else(String::new, |event| match event.track() {
+        track if track.name.is_empty() => printable(&format!("{}/{}", track.process, track.thread)),
+        track => printable(&track.name),
     })
-}
-
-/// Returns microseconds with three decimals.
-fn micros_text(ns: u64) -> String {
-    format!("{}.{:03}", ns / 1000, ns % 1000)
 }

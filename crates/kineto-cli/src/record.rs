@@ -1,5 +1,6 @@
 //! `kineto record`: records a program, and prints where its time went.
 
+use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_text};
 use std::ffi::OsString;
@@ -97,7 +98,8 @@ fn print_summary(output: &Path, quiet: bool) {
     match read_events(&TraceFile::named(output), false) {
         Ok(events) => {
             let summary = events.summary();
-            let screen = summary.screen().color(io::stdout().is_terminal());
+            let screen =
+                summary.screen().width(terminal_width().unwrap_or(DEFAULT_WIDTH)).color(io::stdout().is_terminal());
             print_text(&format!("{}\n{screen}\nOpen it: kineto view {}\n", crate::shown(output), crate::shown(output)));
         }
         Err(error) => drop(print_error(&error)),

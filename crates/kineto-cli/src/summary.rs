@@ -1,8 +1,10 @@
 //! `kineto summary`: prints where the time of traces went.
 
+use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{EventSelection, TraceFile, for_each_trace, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::Summary;
+use kineto_trace::analysis::summary::{Screen, ScreenSection};
 use serde_json::json;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,8 @@ use std::process::ExitCode;
     kineto summary app.pt.trace.json.gz\n  \
     kineto summary --json rank0.json | jq .temporal\n  \
     kineto summary --findings rank*.pt.trace.json.gz\n  \
+    kineto summary --brief app.pt.trace.json.gz\n  \
+    kineto summary --section kernels --rows 50 app.pt.trace.json.gz\n  \
     kineto summary --csv traces/ > figures.csv\n  \
     kineto summary --step 7 app.pt.trace.json.gz\n  \
     kineto summary --rows 50 traces/")]
@@ -32,9 +36,15 @@ pub(crate) struct SummaryArguments {
     /// Prints all figures as CSV: trace, section, name, figure and value, a line each; times are microseconds.
     #[arg(long, conflicts_with_all = ["json", "findings"])]
     csv: bool,
-    /// Prints only what to do next; with `--json` in at most 16 KiB for each trace.
+    /// Prints only the findings with their evidence; with `--json` in at most 16 KiB for each trace.
     #[arg(long)]
     findings: bool,
+    /// Prints only the first screen: what the trace is, busy devices, causes of idle time, what to do next, and requests.
+    #[arg(long, conflicts_with_all = ["json", "csv", "findings", "section"])]
+    brief: bool,
+    /// Prints only this section: findings, path, steps, operations, kernels, memory or counters.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["json", "csv", "findings"])]
+    section: Option<ScreenSection>,
     /// Lists this many operations and kernels.
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with_all = ["json", "csv", "findings"])]
     rows: usize,
@@ -77,8 +87,10 @@ fn format_summary(path: &Path, summary: &Summary, is_first: bool, arguments: &Su
     if arguments.json {
         return if arguments.findings { findings_json(path, summary) } else { summary.to_json() } + "\n";
     }
-    let screen = summary.screen().rows(arguments.rows).brief(arguments.findings);
-    format!("{}\n{}", crate::shown(path), screen.color(io::stdout().is_terminal()))
+    let screen = summary.screen().rows(arguments.rows).brief(arguments.brief);
+    let screen = screen.width(terminal_width().unwrap_or(DEFAULT_WIDTH)).color(io::stdout().is_terminal());
+    let section = arguments.section.or(arguments.findings.then_some(ScreenSection::Findings));
+    format!("{}\n{}", crate::shown(path), section.into_iter().fold(screen, Screen::section))
 }
 
 /// Returns the findings as a JSON object; times are microseconds.

@@ -1,12 +1,15 @@
 //! `kineto table`: prints averages of a trace, as torch's `key_averages` does.
 
+use crate::terminal_width::terminal_width;
 use crate::trace_file::TraceInput;
 use crate::{print_error, print_pieces, print_text};
 use clap::ValueEnum;
-use kineto_trace::analysis::{GroupBy, SortBy};
+use kineto_trace::analysis::{GroupBy, SortBy, Table};
 use std::process::ExitCode;
 
 /// Prints averages of operations and kernels by name: torch's `key_averages().table()`.
+///
+/// In a terminal, columns that do not fit are left out; a pipe or a file gets all.
 ///
 /// Exit status: 0 if the trace was read; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
@@ -77,6 +80,9 @@ pub(crate) fn run(arguments: &TableArguments) -> ExitCode {
         print_pieces(|out| averages.write_json(&mut *out).and_then(|()| writeln!(out)));
     } else {
         let table = averages.table().row_limit(arguments.rows).torch(arguments.torch);
+        // torch's table is as wide as torch makes it; a file gets all columns.
+        let width = terminal_width().filter(|_| !arguments.torch);
+        let table = width.into_iter().fold(table, Table::width);
         print_text(&arguments.sort_by.into_iter().fold(table, |table, key| table.sort_by(key)).to_string());
     }
     ExitCode::SUCCESS

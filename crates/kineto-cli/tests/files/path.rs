@@ -8,14 +8,13 @@ fn path_is_printed_in_order() {
     let (out, errors, status) = run(&["path", whole.to_str().unwrap()]);
     assert_eq!((errors.as_str(), status), ("", Some(0)));
     let lines: Vec<_> = out.lines().collect();
-    assert_eq!(
-        lines[0],
-        "Critical path of 15.000 us, from 0.000 us after the start of the trace: host 13.3 %, device 66.7 %, waits 20.0 %"
-    );
+    assert_eq!(lines[0], "Critical path of 15.000us, from 0.000us after the start of the trace:");
+    assert_eq!(lines[1], "  host 13.3 %   device 66.7 %   waits 20.0 %");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{out}");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
-    assert_eq!(words(lines[2]), "0.000 2.000 runtime and driver calls 1/1 cudaLaunchKernel");
-    assert_eq!(words(lines[3]), "2.000 3.000 launch delay 0/7 gemm");
-    assert_eq!((words(lines[4]), lines.len()), ("5.000 10.000 compute kernels 0/7 gemm".to_owned(), 5));
+    assert_eq!(words(lines[3]), "0.000us 2.000us call 1/1 cudaLaunchKernel");
+    assert_eq!(words(lines[4]), "2.000us 3.000us launch delay 0/7 gemm");
+    assert_eq!((words(lines[5]), lines.len()), ("5.000us 10.000us compute 0/7 gemm".to_owned(), 6));
     let (out, _, _) = run(&["path", whole.to_str().unwrap(), "--rows", "1"]);
     assert!(out.ends_with("cudaLaunchKernel\n… 2 more pieces\n"), "{out}");
 }
@@ -46,7 +45,7 @@ fn path_of_a_step_ends_with_its_work() {
         r#"{"ph":"X","cat":"user_annotation","name":"ProfilerStep#7","pid":1,"tid":1,"ts":0,"dur":3}, {"ph":"X""#;
     std::fs::write(&stepped, TRACE.replacen("{\"ph\":\"X\"", step, 1)).unwrap();
     let (out, errors, status) = run(&["path", "--step", "7", stepped.to_str().unwrap()]);
-    assert!(out.starts_with("Critical path of 15.000 us"), "{out}{errors}");
+    assert!(out.starts_with("Critical path of 15.000us"), "{out}{errors}");
     assert_eq!(status, Some(0));
     let (_, errors, status) = run(&["path", "--step", "8", stepped.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("there is no step 8: the trace has steps 7 to 7"), "{errors}");

@@ -67,6 +67,11 @@ impl<'a> Column<'a> {
         self.end_limit = self.end_limit.min(self.width);
     }
 
+    /// Returns whether cells are texts, which may be truncated.
+    pub(super) fn is_text(&self) -> bool {
+        self.truncation != Truncation::Never
+    }
+
     /// Returns whether a cell may have several lines, so that rows need a separator.
     pub(super) fn is_multi_line(&self) -> bool {
         self.truncation == Truncation::Start

@@ -37,6 +37,8 @@ const GAP: usize = 2;
 const NUMBER: usize = 12;
 /// The name column shrinks to this width before columns are dropped.
 const NAME_MIN: usize = 24;
+/// The least width of texts if all columns that may be dropped are.
+const GROUP_MIN: usize = 12;
 
 impl<'a> Table<'a> {
     pub(super) fn new(averages: &'a KeyAverages) -> Table<'a> {
@@ -288,11 +290,12 @@ impl<'a> Table<'a> {
         }))
     }
 
-    /// Fits lines into the width: names shrink, then columns of the highest rank are dropped. Returns how many were
-    /// dropped.
+    /// Fits lines into the width: names shrink, then columns of the highest rank are dropped, then groups shrink. Returns how
+    /// many were dropped.
     fn fit_columns(&self, columns: &mut Vec<Column<'a>>) -> usize {
         let mut left_out = 0;
         let Some(width) = self.width else { return left_out };
+        columns.iter_mut().for_each(|column| column.width = column.width.max(column.title.chars().count()));
         loop {
             let over = line_length(columns).saturating_sub(width);
             if let Some(name) = columns.first_mut().filter(|_| over > 0) {
@@ -300,13 +303,21 @@ impl<'a> Table<'a> {
             }
             let rank = columns.iter().map(|column| column.drop_priority).max().unwrap_or(0);
             if line_length(columns) <= width || rank == 0 {
-                return left_out;
+                break;
             }
             if let Some(at) = columns.iter().rposition(|column| column.drop_priority == rank) {
                 columns.remove(at);
                 left_out += 1;
             }
         }
+        // Columns of groups are never dropped, so they share what is left, and names give up more.
+        for at in (0..columns.len()).rev() {
+            let over = line_length(columns).saturating_sub(width);
+            if let Some(column) = columns.get_mut(at).filter(|column| column.is_text()) {
+                column.narrow_by(GROUP_MIN.max(column.title.chars().count()), over);
+            }
+        }
+        left_out
     }
 
     /// Writes the table of some sections, with the header if it is the first; returns whether it wrote anything.
@@ -466,6 +477,17 @@ mod tests {
         let table = averages.table().width(80).row_limit(1).header("Training");
         assert!(table.to_string().lines().all(|line| line.chars().count() <= 80), "{table}");
         check(&table, "narrow.txt");
+    }
+
+    #[test]
+    fn groups_fit_a_narrow_width() {
+        let events = sample().into_events();
+        let by_stack = events.averages().by(GroupBy::Stack(2)).compute();
+        let by_both = events.averages().by(GroupBy::Stack(2)).by(GroupBy::Thread).compute();
+        for (averages, width) in [(&by_stack, 80), (&by_stack, 100), (&by_both, 90), (&by_both, 150)] {
+            let table = averages.table().width(width).to_string();
+            assert!(table.lines().all(|line| line.chars().count() <= width), "{table}");
+        }
     }
 
     #[test]

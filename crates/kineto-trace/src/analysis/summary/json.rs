@@ -52,6 +52,10 @@ pub(super) fn summary_json(summary: &Summary) -> Value {
             "host": annotations_json(&summary.host_annotations),
             "gpu": annotations_json(&summary.device_annotations),
         },
+        "requests": summary.requests.iter().take(ROWS).map(|row| json!({
+            "name": row.name, "count": row.count, "sum": ns_to_micros(row.sum_ns), "p50": ns_to_micros(row.p50_ns),
+            "p95": ns_to_micros(row.p95_ns), "max": ns_to_micros(row.max_ns),
+        })).collect::<Vec<_>>(),
         "memory": memory_json(summary),
         "counters": counters_json(summary),
         "ops_total": ops_total(summary),

@@ -12,6 +12,7 @@ mod memory;
 mod occupation;
 mod overlong;
 mod path;
+mod requests;
 mod screen;
 mod series;
 mod steps;
@@ -22,6 +23,8 @@ mod work;
 
 pub use counters::CounterFigures;
 pub use findings::Finding;
+#[doc(hidden)]
+pub use findings::format_ns;
 pub use groups::{AnnotationFigures, CollectiveFigures, CopyFigures, Durations, KernelFigures};
 pub use idle::{Gap, GapHost, IdleTime, StreamIdle};
 pub(super) use intervals::Intervals;
@@ -36,8 +39,9 @@ pub(super) use path::{CallRole, PathContext, PathIndexes};
 pub use path::{
     CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, PathStretch, StepPath,
 };
-pub use screen::Screen;
+pub use requests::RequestFigures;
 pub(super) use screen::truncate_name;
+pub use screen::{Screen, ScreenSection};
 pub use series::{CounterSeries, SeriesPoint};
 pub use steps::StepFigures;
 pub(super) use steps::{step_number, step_windows};
@@ -125,6 +129,8 @@ pub struct Summary {
     pub host_annotations: Vec<AnnotationFigures>,
     /// Annotations on devices by name, each from its first to its last work.
     pub device_annotations: Vec<AnnotationFigures>,
+    /// Requests by name: the outermost async spans.
+    pub requests: Vec<RequestFigures>,
     /// Memory of the host and of devices.
     pub memory: Vec<MemoryFigures>,
     /// The series of counters.
@@ -227,6 +233,7 @@ impl Summary {
             longest_step_path: None,
             host_annotations: annotations(ActivityType::UserAnnotation),
             device_annotations: annotations(ActivityType::GpuUserAnnotation),
+            requests: requests::request_figures(events),
             memory: memory::memory_figures(events),
             counters: counters::counter_figures(events),
             averages: KeyAverages::default(),

@@ -1,17 +1,20 @@
-//! Formats a summary as text: the overview first, then tables.
+//! Formats a summary as text: a first screen that answers, then tables.
 
-use super::findings::{format_ns, percent_of};
+use super::findings::{Finding, format_ns, percent_of};
 use super::path::PathText;
 use super::{Occupation, Summary};
 use crate::analysis::averages::Average;
 use crate::analysis::averages::units::format_bytes;
+use crate::error::{Error, ErrorKind};
 use crate::text::{count_with_noun, printable};
 use std::cmp::Reverse;
 use std::fmt::{self, Formatter};
+use std::str::FromStr;
 
 /// A summary as text; made by [`Summary::screen`], printed by `Display`.
 ///
-/// Lines fit the width; times have units.
+/// The first 23 lines say what the trace is, how busy devices are, why they are idle, what to do next, and how long requests take. All lines fit
+/// the width; times have units.
 #[derive(Clone, Debug)]
 #[must_use = "print it"]
 pub struct Screen<'s> {
@@ -20,17 +23,78 @@ pub struct Screen<'s> {
     rows: usize,
     has_color: bool,
     is_brief: bool,
+    section: Option<ScreenSection>,
 }
+
+/// A section below the first screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScreenSection {
+    /// The findings with their evidence.
+    Findings,
+    /// The critical paths.
+    Path,
+    /// The steps.
+    Steps,
+    /// Operations of the host.
+    Operations,
+    /// Kernels, copies and fills.
+    Kernels,
+    /// Memory of the host and of devices.
+    Memory,
+    /// Counters.
+    Counters,
+}
+
+impl ScreenSection {
+    /// All sections, in their order.
+    pub const ALL: [ScreenSection; 7] = [
+        ScreenSection::Findings,
+        ScreenSection::Path,
+        ScreenSection::Steps,
+        ScreenSection::Operations,
+        ScreenSection::Kernels,
+        ScreenSection::Memory,
+        ScreenSection::Counters,
+    ];
+
+    /// Returns its name: "findings", "path", "steps", "operations", "kernels", "memory" or "counters".
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ScreenSection::Findings => "findings",
+            ScreenSection::Path => "path",
+            ScreenSection::Steps => "steps",
+            ScreenSection::Operations => "operations",
+            ScreenSection::Kernels => "kernels",
+            ScreenSection::Memory => "memory",
+            ScreenSection::Counters => "counters",
+        }
+    }
+}
+
+impl FromStr for ScreenSection {
+    type Err = Error;
+
+    /// Parses the name.
+    fn from_str(name: &str) -> Result<ScreenSection, Error> {
+        let names = ScreenSection::ALL.map(ScreenSection::as_str).join(", ");
+        let found = ScreenSection::ALL.into_iter().find(|section| section.as_str() == name);
+        found.ok_or_else(|| Error::new(ErrorKind::Config, format!("unknown section `{name}`; use one of {names}")))
+    }
+}
+
+/// The lines of the first screen; a heading with the trace's name fits above them.
+const FIRST_LINES: usize = 23;
 
 /// The width of numeric columns.
 const NUMBER: usize = 12;
 
 impl<'s> Screen<'s> {
     pub(super) fn new(summary: &'s Summary) -> Screen<'s> {
-        Screen { summary, width: 100, rows: 10, has_color: false, is_brief: false }
+        Screen { summary, width: 80, rows: 10, has_color: false, is_brief: false, section: None }
     }
 
-    /// Sets the line length in characters. Default: 100; at least 80.
+    /// Sets the line length in characters. Default: 80, which is the least.
     pub fn width(self, width: usize) -> Self {
         Screen { width: width.max(80), ..self }
     }
@@ -40,9 +104,14 @@ impl<'s> Screen<'s> {
         Screen { rows, ..self }
     }
 
-    /// Sets whether only the first line and what to do next are shown. Default: false.
+    /// Sets whether only the first screen is shown. Default: false.
     pub fn brief(self, is_brief: bool) -> Self {
         Screen { is_brief, ..self }
+    }
+
+    /// Sets that only the overview and this section are shown.
+    pub fn section(self, section: ScreenSection) -> Self {
+        Screen { section: Some(section), ..self }
     }
 
     /// Sets whether headings are bold, with ANSI escapes. Default: false.
@@ -50,11 +119,14 @@ impl<'s> Screen<'s> {
         Screen { has_color, ..self }
     }
 
-    fn write_heading(&self, f: &mut Formatter<'_>, text: &str) -> fmt::Result {
+    fn write_heading(&self, f: &mut dyn fmt::Write, text: &str) -> fmt::Result {
         if self.has_color { writeln!(f, "\n\x1b[1m{text}\x1b[0m") } else { writeln!(f, "\n{text}") }
     }
 
-    fn write_overview(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_overview(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        /// The number of causes of loss that are listed.
+        const CAUSES: usize = 2;
+
         let summary = self.summary;
         if let Some(reason) = &summary.dump_reason {
             writeln!(f, "{}", truncate_name(&format!("dumped because of: {reason}"), self.width))?;
@@ -71,21 +143,36 @@ impl<'s> Screen<'s> {
         filled_lines(&parts, "   ", self.width).iter().try_for_each(|line| writeln!(f, "{line}"))?;
         let skipped =
             summary.notes.iter().filter(|(note, _)| note.is_loss()).map(|(note, count)| (note.to_string(), *count));
-        for (cause, count) in summary.losses.iter().cloned().chain(skipped) {
-            writeln!(f, "incomplete: {cause} ({count}); the figures below lack what was lost")?;
+        let causes: Vec<_> = summary.losses.iter().cloned().chain(skipped).collect();
+        for (cause, count) in causes.iter().take(CAUSES) {
+            let text = format!("incomplete: {cause} ({count}); the figures below lack what was lost");
+            writeln!(f, "{}", truncate_name(&text, self.width))?;
+        }
+        if let Some(more @ 1..) = causes.len().checked_sub(CAUSES) {
+            writeln!(f, "incomplete: {}; --json lists them", count_with_noun(more as u64, "more cause"))?;
         }
         self.write_notes(f)?;
         self.write_unlisted(f)
     }
 
     /// Tells what was repaired or is ambiguous.
-    fn write_notes(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let treated = self.summary.notes.iter().filter_map(|(note, count)| Some((note, count, note.treatment()?)));
-        treated.into_iter().try_for_each(|(note, count, how)| writeln!(f, "note: {note} ({count}); {how}"))
+    fn write_notes(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        /// The number of notes that are listed.
+        const NOTES: usize = 3;
+
+        let notes = self.summary.notes.iter();
+        let treated: Vec<_> = notes.filter_map(|(note, count)| Some((note, count, note.treatment()?))).collect();
+        for (note, count, how) in treated.iter().take(NOTES) {
+            writeln!(f, "{}", truncate_name(&format!("note: {note} ({count}); {how}"), self.width))?;
+        }
+        match treated.len().checked_sub(NOTES) {
+            Some(more @ 1..) => writeln!(f, "note: {}; --json lists them", count_with_noun(more as u64, "more note")),
+            _ => Ok(()),
+        }
     }
 
     /// Tells which slices are in no table.
-    fn write_unlisted(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_unlisted(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         const CATEGORIES: usize = 3;
 
         let unknown: Vec<_> = self.summary.unlisted.iter().collect();
@@ -97,14 +184,27 @@ impl<'s> Screen<'s> {
             names.map(|name| if name.is_empty() { "no category".to_owned() } else { name }).collect();
         names.extend((unknown.len() > CATEGORIES).then(|| "…".to_owned()));
         let slices = count_with_noun(unknown.iter().map(|(_, count)| **count).sum(), "slice");
-        writeln!(
-            f,
-            "not in the tables: {slices} of unknown categories ({}); kineto convert makes operations of them",
-            names.join(", ")
-        )
+        let names = names.join(", ");
+        let text = format!(
+            "not in the tables: {slices} of unknown categories ({names}); kineto convert makes operations of them"
+        );
+        self.write_words(f, "", &text, 2)
     }
 
-    fn write_devices(&self, f: &mut Formatter<'_>, found: &Occupation) -> fmt::Result {
+    /// Writes a text in at most so many lines, which begin with `indent`.
+    fn write_words(&self, f: &mut dyn fmt::Write, indent: &str, text: &str, lines: usize) -> fmt::Result {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let filled = filled_lines(&words, " ", self.width - indent.len());
+        for (number, line) in (1..).zip(filled.iter().take(lines)) {
+            let is_cut = number == lines && filled.len() > lines;
+            let line =
+                if is_cut { truncate_name(&format!("{line} …"), self.width - indent.len()) } else { line.clone() };
+            writeln!(f, "{indent}{line}")?;
+        }
+        Ok(())
+    }
+
+    fn write_devices(&self, f: &mut dyn fmt::Write, found: &Occupation) -> fmt::Result {
         /// The length of a full bar in characters.
         const BAR: usize = 25;
 
@@ -128,7 +228,7 @@ impl<'s> Screen<'s> {
         filled_lines(&parts, "   ", self.width - 2).iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         let idle = &self.summary.idle;
         if idle.total_ns() > 0 {
-            self.write_heading(f, "Where the idle time of streams comes from")?;
+            writeln!(f, "  Where the idle time of streams comes from:")?;
             let line = |ns, what: &str| format!("  {:5.1} %  {what}", percent_of(ns, idle.total_ns()));
             writeln!(f, "{}", line(idle.before_launch_ns, "before the launch: nothing was queued"))?;
             writeln!(f, "{}", line(idle.after_launch_ns, "after the launch: work was queued and started late"))?;
@@ -139,29 +239,89 @@ impl<'s> Screen<'s> {
         Ok(())
     }
 
-    fn write_findings(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    /// Writes the findings in at most so many lines, without their evidence.
+    fn write_titles(&self, f: &mut dyn fmt::Write, lines: usize) -> fmt::Result {
+        const LINES: usize = 2;
+
         self.write_heading(f, "What to do next")?;
         let findings = self.summary.findings();
         if findings.is_empty() {
             let text = match &self.summary.dump_reason {
                 _ if self.summary.slices == 0 => "There is no slice.".to_owned(),
-                Some(reason) => truncate_name(&format!("Find out what led to the dump: {reason}"), self.width - 2),
+                Some(reason) => format!("Find out what led to the dump: {reason}"),
                 None => "No problem was found.".to_owned(),
             };
-            return writeln!(f, "  {text}");
+            return self.write_words(f, "  ", &text, LINES);
         }
-        for (number, finding) in (1..).zip(&findings) {
-            let mut text = format!("{} {}", finding.title, finding.evidence);
-            if finding.gain_ns > 0 {
-                text += &format!(" Worth up to {}.", format_ns(finding.gain_ns));
-            }
-            let lines = filled_lines(&text.split_whitespace().collect::<Vec<_>>(), " ", self.width - 5);
-            for (line, text) in lines.iter().enumerate() {
-                let mark = if line == 0 { number.to_string() } else { String::new() };
-                writeln!(f, "  {mark:1}  {text}")?;
-            }
+        let shown = findings.len().min(lines.saturating_sub(3) / LINES);
+        for (number, finding) in (1..).zip(findings.iter().take(shown)) {
+            let text = finding.title.clone() + &format_gain(finding);
+            let mut item = String::new();
+            self.write_words(&mut item, "     ", &text, LINES)?;
+            writeln!(f, "  {number:1}  {}", item.trim())?;
+        }
+        match findings.len() - shown {
+            0 => Ok(()),
+            more => writeln!(f, "  … {} below", count_with_noun(more as u64, "more finding")),
+        }
+    }
+
+    /// Writes how long the requests of each name take.
+    fn write_requests(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        const NAMES: usize = 2;
+
+        for row in self.summary.requests.iter().take(NAMES) {
+            let (name, count) = (truncate_name(&row.name, 30), count_with_noun(row.count, "request"));
+            let [median, p95, max] = [row.p50_ns, row.p95_ns, row.max_ns].map(format_ns);
+            let text = format!("{count} `{name}`: median {median}, 95 % within {p95}, longest {max}");
+            writeln!(f, "{}", truncate_name(&text, self.width))?;
         }
         Ok(())
+    }
+
+    /// Writes the first screen.
+    fn write_first(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        let (mut above, mut requests) = (String::new(), String::new());
+        self.write_overview(&mut above)?;
+        if let Some(found) = &self.summary.occupation {
+            self.write_devices(&mut above, found)?;
+        }
+        self.write_requests(&mut requests)?;
+        if !requests.is_empty() {
+            requests.insert(0, '\n');
+        }
+        let used = above.lines().count() + requests.lines().count();
+        f.write_str(&above)?;
+        self.write_titles(f, FIRST_LINES.saturating_sub(used))?;
+        f.write_str(&requests)
+    }
+
+    /// Writes the findings with their evidence.
+    fn write_findings(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (findings, is_alone) = (self.summary.findings(), self.section.is_some());
+        if findings.is_empty() {
+            return if is_alone { self.write_titles(f, FIRST_LINES) } else { Ok(()) };
+        }
+        self.write_heading(f, if is_alone { "What to do next" } else { "Findings, with evidence" })?;
+        for (number, finding) in (1..).zip(&findings) {
+            let text = format!("{} {}{}", finding.title, finding.evidence, format_gain(finding));
+            let mut item = String::new();
+            self.write_words(&mut item, "     ", &text, usize::MAX)?;
+            writeln!(f, "  {number:1}  {}", item.trim())?;
+        }
+        Ok(())
+    }
+
+    fn write_section(&self, f: &mut Formatter<'_>, section: ScreenSection) -> fmt::Result {
+        match section {
+            ScreenSection::Findings => self.write_findings(f),
+            ScreenSection::Path => self.write_paths(f),
+            ScreenSection::Steps => self.write_steps(f),
+            ScreenSection::Operations => self.write_operations(f),
+            ScreenSection::Kernels => self.write_kernels(f),
+            ScreenSection::Memory => self.write_memory(f),
+            ScreenSection::Counters => self.write_counters(f),
+        }
     }
 
     fn write_paths(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -293,21 +453,19 @@ impl<'s> Screen<'s> {
 
 impl fmt::Display for Screen<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.write_overview(f)?;
-        if self.is_brief {
-            return self.write_findings(f);
+        if let Some(section) = self.section {
+            self.write_overview(f)?;
+            return self.write_section(f, section);
         }
-        if let Some(found) = &self.summary.occupation {
-            self.write_devices(f, found)?;
-        }
-        self.write_findings(f)?;
-        self.write_paths(f)?;
-        self.write_steps(f)?;
-        self.write_operations(f)?;
-        self.write_kernels(f)?;
-        self.write_memory(f)?;
-        self.write_counters(f)
+        self.write_first(f)?;
+        let mut sections = ScreenSection::ALL.into_iter().filter(|_| !self.is_brief);
+        sections.try_for_each(|section| self.write_section(f, section))
     }
+}
+
+/// Returns the gain of a finding as a sentence; empty without one.
+fn format_gain(finding: &Finding) -> String {
+    if finding.gain_ns > 0 { format!(" Worth up to {}.", format_ns(finding.gain_ns)) } else { String::new() }
 }
 
 /// Formats a counter's value in at most 12 characters.

@@ -154,6 +154,44 @@ fn host_time_outside_of_operations_is_named() {
 }
 
 #[test]
+fn first_screen_has_the_requests() {
+    let poll = |lines: TraceText, (span, request, name, start, end)| {
+        lines.add("cpu_op", name, (1, 1), (start, end), &format!("\"span id\":{span},\"request id\":{request}"))
+    };
+    let polls = [
+        (1, 1, "get", 0, 10),
+        (2, 1, "query", 10, 20),
+        (3, 3, "get", 20, 25),
+        (1, 1, "get", 30, 100),
+        (3, 3, "get", 100, 420),
+    ];
+    let lines = polls.into_iter().fold(TraceText::default(), poll);
+    let tracks = [1, 2, 3].map(|span| {
+        format!(r#"{{"ph":"b","cat":"async","name":"get","id2":{{"local":"0x{span}"}},"pid":1,"tid":1,"ts":1,"args":{{"span id":{span}}}}}"#)
+    });
+    let text = format!("[{}{}]", lines.0, tracks.join(","));
+    let summary = Events::from_reader(text.as_bytes()).unwrap().summary();
+    let [get] = summary.requests.as_slice() else { panic!("{:?}", summary.requests) };
+    assert_eq!((get.name.as_str(), get.count, get.p50_ns, get.max_ns), ("get", 2, 100_000, 400_000));
+    let screen = summary.screen().brief(true).to_string();
+    assert!(
+        screen.contains("2 requests `get`: median 100.000us, 95 % within 400.000us, longest 400.000us"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn section_is_printed_alone() {
+    let summary = TraceText::default().kernel(1, "a", (0, 10), (20, 120)).summary();
+    let kernels = summary.screen().section("kernels".parse().unwrap()).to_string();
+    assert!(kernels.contains("Kernels, copies and fills") && !kernels.contains("What to do next"), "{kernels}");
+    assert!("gaps".parse::<ScreenSection>().unwrap_err().to_string().contains("kernels"));
+    for section in ScreenSection::ALL {
+        assert_eq!(section.as_str().parse::<ScreenSection>().unwrap(), section);
+    }
+}
+
+#[test]
 fn reason_of_a_dump_is_the_first_line() {
     let text = r#"{"dump_reason": "slow request: GET /", "traceEvents": [{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":0,"dur":9}]}"#;
     let summary = Events::from_reader(text.as_bytes()).unwrap().summary();
@@ -322,6 +360,11 @@ fn lines_fit_the_width_and_hide_control_characters() {
     let summary = lines.summary();
     for width in [80, 100, 200] {
         let text = summary.screen().width(width).to_string();
+        let brief = summary.screen().width(width).brief(true).to_string();
+        assert!(
+            text.starts_with(&brief) && brief.lines().count() <= 23 && brief.contains("What to do next"),
+            "{brief}"
+        );
         let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(longest <= width && !text.contains('\u{1b}'), "{longest} > {width}:\n{text}");
     }

@@ -27,13 +27,14 @@ impl PathText {
         let share = |ns| percent_of(ns, path.window_ns);
         let [device, host, wait] =
             [PathPlace::Device, PathPlace::Host, PathPlace::Wait].map(|place| path.place_percent(place));
-        let heading = format!(
-            "Critical path of {subject}, {}: host {host:.0} %, device {device:.0} %, waits {wait:.0} %",
-            format_ns(path.window_ns)
-        );
+        let subject = format!("Critical path of {subject}, {}", format_ns(path.window_ns));
+        let shares = format!("host {host:.0} %, device {device:.0} %, waits {wait:.0} %");
+        let heading = format!("{subject}: {shares}");
+        let (heading, shares) =
+            if heading.chars().count() <= width { (heading, None) } else { (subject, Some(shares)) };
         let kinds = path.kinds.iter().filter(|row| share(row.ns) >= MIN_PERCENT);
         let kinds: Vec<_> = kinds.map(|row| format!("{} {:.1} %", row.kind, share(row.ns))).collect();
-        let mut lines = filled_lines(&kinds, "   ", width - 2);
+        let mut lines: Vec<_> = shares.into_iter().chain(filled_lines(&kinds, "   ", width - 2)).collect();
         for row in path.names.iter().take(TEXT_NAMES) {
             let start = format!("{:5.1} %  {:>10}  ", share(row.ns), format_ns(row.ns));
             let name_width = (width - 2).saturating_sub(start.chars().count());
