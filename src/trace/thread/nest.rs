@@ -1,4 +1,4 @@
-//! Keeps slices of a row nested or disjoint: Perfetto deletes others.
+//! Keeps slices of a row nested or disjoint: Perfetto before v57 deletes others.
 
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;

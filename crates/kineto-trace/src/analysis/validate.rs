@@ -34,7 +34,7 @@ struct ReaderRule {
 const OVERLAP: ReaderRule = ReaderRule {
     reader: "Perfetto",
     problem: "slices begin inside another slice of their track and end after it",
-    effect: "drops them",
+    effect: "before v57 drops them",
     remedy: "convert the file to .pftrace, which keeps them",
 };
 const EARLY: ReaderRule = ReaderRule {
