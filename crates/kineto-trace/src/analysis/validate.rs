@@ -124,7 +124,8 @@ impl Events {
             let count = self.notes().find(|(found, _)| *found == note).map(|(_, count)| count);
             broken.extend(count.map(|count| BrokenRule { count, ..rule.broken_by_file() }));
         }
-        let overlong = find_overlong(self, &Devices::new(self, &attribution)).into_iter().map(|(event, _)| event);
+        let overlong =
+            find_overlong(self, &Devices::new(self, &attribution).by_stream()).into_iter().map(|(event, _)| event);
         broken.extend(OVERLONG.broken_by(overlong));
         if self.is_perfetto() {
             broken.extend(EARLY.broken_by(work().filter(is_early)));

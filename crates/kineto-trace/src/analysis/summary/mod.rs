@@ -209,7 +209,7 @@ impl Summary {
         numbers.sort_unstable();
         numbers.dedup();
         let range = events.slice_range();
-        let overlong = OverlongWork::new(events, devices);
+        let overlong = OverlongWork::new(events, &streams);
         Summary {
             start: range.start,
             span_ns: range.end.since(range.start),

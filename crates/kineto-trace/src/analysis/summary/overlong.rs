@@ -4,7 +4,7 @@
 //! ends is wrong: the first, if most of the stream's other work ended meanwhile, or if it lasts longer than the host recorded. The
 //! work of one launch, such as that of a graph, may run at once and counts as one.
 
-use super::work::{Devices, Work};
+use super::work::{StreamId, Work};
 use crate::analysis::events::{Event, Events};
 use std::cmp::Reverse;
 
@@ -23,7 +23,7 @@ pub struct OverlongWork {
 }
 
 /// The work of one launch on a stream, such as all kernels of a graph.
-struct Piece<'e> {
+struct LaunchPiece<'e> {
     /// The work that ends last.
     work: Work<'e>,
     /// The number of later pieces that ended before it.
@@ -32,8 +32,8 @@ struct Piece<'e> {
 
 impl OverlongWork {
     /// Returns `None` if there is no such work.
-    pub(super) fn new(events: &Events, devices: &Devices<'_>) -> Option<OverlongWork> {
-        let found = find_overlong(events, devices);
+    pub(super) fn new(events: &Events, streams: &[(&StreamId, Vec<Work<'_>>)]) -> Option<OverlongWork> {
+        let found = find_overlong(events, streams);
         let (longest, outlasted) =
             found.iter().max_by_key(|(event, _)| (event.duration_ns(), Reverse(event.index())))?;
         let (name, ns) = (longest.name().to_owned(), longest.duration_ns());
@@ -41,13 +41,16 @@ impl OverlongWork {
     }
 }
 
-/// Returns such work in order of its start, with the number of later launches of its stream whose work ended before it.
-pub(in crate::analysis) fn find_overlong<'e>(events: &'e Events, devices: &Devices<'e>) -> Vec<(Event<'e>, u64)> {
+/// Returns such work of all streams in order of its start, with the number of later launches of its stream whose work ended before it.
+pub(in crate::analysis) fn find_overlong<'e>(
+    events: &'e Events,
+    streams: &[(&StreamId, Vec<Work<'e>>)],
+) -> Vec<(Event<'e>, u64)> {
     let recorded_ns = events.window.map(|(start, end)| end.since(start));
     let host_ns = host_span_ns(events);
     let mut found = Vec::new();
-    for (_, work) in devices.by_stream() {
-        let mut pieces = pieces_of_launches(&work);
+    for (_, work) in streams {
+        let mut pieces = pieces_of_launches(work);
         count_outlasted(&mut pieces);
         for piece in &pieces {
             let (event, outlasted) = (piece.work.event, piece.outlasted);
@@ -64,21 +67,21 @@ pub(in crate::analysis) fn find_overlong<'e>(events: &'e Events, devices: &Devic
 }
 
 /// Combines the work of a stream, which is sorted, by launch.
-fn pieces_of_launches<'e>(work: &[Work<'e>]) -> Vec<Piece<'e>> {
-    let mut pieces: Vec<Piece<'e>> = Vec::new();
+fn pieces_of_launches<'e>(work: &[Work<'e>]) -> Vec<LaunchPiece<'e>> {
+    let mut pieces: Vec<LaunchPiece<'e>> = Vec::new();
     for work in work {
         let launch = work.event.correlation();
         match pieces.last_mut().filter(|last| launch.is_some() && last.work.event.correlation() == launch) {
             Some(last) if work.end() > last.work.end() => last.work = *work,
             Some(_) => {}
-            None => pieces.push(Piece { work: *work, outlasted: 0 }),
+            None => pieces.push(LaunchPiece { work: *work, outlasted: 0 }),
         }
     }
     pieces
 }
 
 /// Counts for each piece how many later ones ended before it, in n log n.
-fn count_outlasted(pieces: &mut [Piece<'_>]) {
+fn count_outlasted(pieces: &mut [LaunchPiece<'_>]) {
     let mut ends: Vec<_> = pieces.iter().map(|piece| piece.work.end()).collect();
     if ends.is_sorted() {
         return;
@@ -111,8 +114,8 @@ fn host_span_ns(events: &Events) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::relations::Attribution;
-    use crate::analysis::relations::Nesting;
+    use crate::analysis::relations::{Attribution, Nesting};
+    use crate::analysis::summary::Devices;
     use proptest::prelude::*;
 
     /// Returns a trace of kernels on one stream: launch, start and duration.
@@ -131,7 +134,7 @@ mod tests {
     fn found(kernels: &[(u64, u64, u64)], window: &str) -> Vec<(String, u64)> {
         let events = events(kernels, window);
         let attribution = Attribution::new(&events, &Nesting::new(&events));
-        let found = find_overlong(&events, &Devices::new(&events, &attribution));
+        let found = find_overlong(&events, &Devices::new(&events, &attribution).by_stream());
         found.into_iter().map(|(event, outlasted)| (event.name().to_owned(), outlasted)).collect()
     }
 
