@@ -79,7 +79,7 @@ mod live_file {
         let session = spilling_session(folder.path(), Some(shm_folder.path()));
         let live = session.recorder.live().current().unwrap();
         for _ in 0..10 {
-            assert_eq!(write_part(&session), None);
+            assert!(write_part(&session).is_none());
         }
         assert_eq!(count_entries(&live, JournalKind::PartLosses), 0);
         session.stop().unwrap();
@@ -98,7 +98,7 @@ mod live_file {
                 session.recording.pause(ActivityTypes::ALL).unwrap();
                 session.recording.resume(ActivityTypes::ALL).unwrap();
             }
-            let segment = Trace::read_segment(write_part(&session).unwrap()).unwrap().trace;
+            let segment = Trace::read_segment(write_part(&session).unwrap().path).unwrap().trace;
             assert_eq!(segment.stats().events, PAUSES as u64);
             // Those of the part, the open one, and the last one of the part before.
             let expected = PAUSES + 1 + usize::from(round > 0);

@@ -75,12 +75,14 @@ impl Fault {
                     "not JSON: no {{ or [ at {at}; give a trace file of Kineto, PyTorch, Perfetto or chrome://tracing, plain or gzip"
                 ),
             ),
-            Cause::Truncated => Error::new(
-                ErrorKind::Truncated,
-                format!(
-                    "cut off at {at}, as if its writer was killed; read what is there with --partial, or complete it with `kineto repair`"
-                ),
-            ),
+            Cause::Truncated => {
+                // The command completes only files of JSON.
+                let repair = if place.is_some() { ", or complete it with `kineto repair`" } else { "" };
+                Error::new(
+                    ErrorKind::Truncated,
+                    format!("cut off at {at}, as if its writer was killed; read what is there with --partial{repair}"),
+                )
+            }
             Cause::NotATrace(why) => Error::new(
                 ErrorKind::NotATrace,
                 format!("not a trace: {why} (at {at}); give a file of Kineto, PyTorch, Perfetto or chrome://tracing"),

@@ -173,7 +173,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Returns the length of the escape at the beginning of `text`; 0 if it is none, `None` if it continues beyond it.
+/// Returns the length of the escape at the beginning of `text`; 0 if there is none, `None` if it continues beyond it.
 fn escape_length(text: &[u8]) -> Option<usize> {
     match text.get(1)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
@@ -222,10 +222,10 @@ mod tests {
     proptest! {
         #[test]
         fn valid_values_keep_their_meaning(text in "[\\[\\]{}\",:0-9a\\\\u enl]{0,24}") {
-            if let Ok(value) = serde_json::from_str::<serde_json::Value>(&text) {
-                if let Some((json, _, repairs)) = rewritten(&text) {
-                    prop_assert_eq!((serde_json::from_str::<serde_json::Value>(&json).unwrap(), repairs), (value, 0));
-                }
+            if let (Ok(value), Some((json, _, repairs))) =
+                (serde_json::from_str::<serde_json::Value>(&text), rewritten(&text))
+            {
+                prop_assert_eq!((serde_json::from_str::<serde_json::Value>(&json).unwrap(), repairs), (value, 0));
             }
         }
 
