@@ -134,7 +134,7 @@ impl Note {
             Note::BeforeEpoch | Note::UnknownBase => "counted from 1970",
             Note::BeginWithoutEnd => "ended with the slice around it, or the trace",
             Note::MisplacedEnd => "paired by name",
-            Note::InvalidJson => "read as other readers do; `kineto repair` writes valid JSON",
+            Note::InvalidJson => "other readers read it too; `kineto repair` fixes it",
             Note::UnknownDevice => "slices on rows of devices are not recognized as work",
             Note::OpenList => "the file may lack its end",
             Note::InvalidText => "replaced by U+FFFD",
