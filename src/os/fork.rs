@@ -1,5 +1,8 @@
 //! Detects that this process is a forked child, at no cost on the span path.
-#![allow(unsafe_code, reason = "pthread_atfork and a page that children find zeroed have no safe form; links between processes' values are raw pointers")]
+#![allow(
+    unsafe_code,
+    reason = "pthread_atfork and a page that children find zeroed have no safe form; links between processes' values are raw pointers"
+)]
 
 mod wiped;
 

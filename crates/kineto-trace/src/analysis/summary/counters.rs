@@ -2,7 +2,7 @@
 
 use crate::activity::Args;
 use crate::analysis::events::values::as_float;
-use crate::analysis::events::{Event, Events, ProcessTitles, StringId};
+use crate::analysis::events::{Event, Events, ProcessTitles, StringId, TrackId};
 use std::collections::BTreeMap;
 
 /// The values of one series of a counter.
@@ -30,7 +30,7 @@ pub struct CounterFigures {
 /// Returns the figures of each series, in order of track, counter and series. Values that are not finite are left out.
 pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
     let titles = events.process_titles();
-    let mut all: BTreeMap<CounterKey, Series> = BTreeMap::new();
+    let mut all: BTreeMap<CounterKey<'_>, Series> = BTreeMap::new();
     for event in events.iter().filter(Event::is_counter) {
         event.visit(&mut |key, value| {
             if let Some(value) = as_float(value).filter(|value| value.is_finite()) {
@@ -38,7 +38,7 @@ pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
             }
         });
     }
-    let figures = |(key, found): (CounterKey, Series)| {
+    let figures = |(key, found): (CounterKey<'_>, Series)| {
         let [track, name, series] = key.into_texts(events, &titles);
         found.into_figures(name, series, track)
     };
@@ -47,20 +47,19 @@ pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
     rows
 }
 
-/// Identifies a series: its track, counter and name.
+/// Identifies a series: its process or device, counter and name. Values of several threads are one series, as in viewers.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CounterKey(usize, StringId, String);
+pub(super) struct CounterKey<'e>(&'e TrackId, StringId, String);
 
-impl CounterKey {
-    pub(super) fn new(event: &Event<'_>, series: &str) -> CounterKey {
-        CounterKey(event.track_index(), event.name_id(), series.to_owned())
+impl<'e> CounterKey<'e> {
+    pub(super) fn new(event: &Event<'e>, series: &str) -> CounterKey<'e> {
+        CounterKey(&event.track().process, event.name_id(), series.to_owned())
     }
 
     /// Returns the heading of its process or device, its counter and its name.
     pub(super) fn into_texts(self, events: &Events, titles: &ProcessTitles<'_>) -> [String; 3] {
-        let CounterKey(track, name, series) = self;
-        let track = events.tracks.get(track).map(|track| titles.title(&track.process)).unwrap_or_default();
-        [track, events.strings.get(name).to_owned(), series]
+        let CounterKey(process, name, series) = self;
+        [titles.title(process), events.strings.get(name).to_owned(), series]
     }
 }
 

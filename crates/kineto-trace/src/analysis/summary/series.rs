@@ -67,7 +67,7 @@ impl Events {
     /// [`Summary::counters`](super::Summary::counters). Values that are not finite are left out.
     pub fn counter_series(&self, points: usize) -> Vec<CounterSeries> {
         let (window, titles) = (self.window(), self.process_titles());
-        let mut all: BTreeMap<CounterKey, PointList> = BTreeMap::new();
+        let mut all: BTreeMap<CounterKey<'_>, PointList> = BTreeMap::new();
         for event in self.iter().filter(Event::is_counter) {
             event.visit(&mut |series, value| {
                 if let Some(value) = as_float(value).filter(|value| value.is_finite()) {
@@ -77,7 +77,7 @@ impl Events {
                 }
             });
         }
-        let series = |(key, list): (CounterKey, PointList)| {
+        let series = |(key, list): (CounterKey<'_>, PointList)| {
             let [track, name, series] = key.into_texts(self, &titles);
             CounterSeries { name, series, track, points: list.points }
         };

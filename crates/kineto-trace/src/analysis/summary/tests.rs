@@ -73,8 +73,10 @@ fn memory_counters_and_losses_have_figures() {
             {{"Bytes":{bytes},"Total Allocated":{total},"Device Type":{kind},"Device Id":{device}}}}},"#
         )
     };
-    let counter =
-        |at: u32, value: &str| format!(r#"{{"ph":"C","name":"queue","pid":1,"ts":{at},"args":{{"depth":{value}}}}},"#);
+    // Threads share a counter.
+    let counter = |at: u32, value: &str| {
+        format!(r#"{{"ph":"C","name":"queue","pid":1,"tid":{at},"ts":{at},"args":{{"depth":{value}}}}},"#)
+    };
     let text = [
         r#"{"tracing_kineto": {"losses": {"slices_over_limit": 3, "clipped_slices": 4, "fields_over_limit": 0}}, "traceEvents": ["#,
         r#"{"ph":"M","name":"process_name","pid":1,"args":{"name":"app"}},"#,
