@@ -233,7 +233,7 @@ mod kernel {
         const READ_ID: u64 = (2 << 30) | ((size_of::<*mut u64>() as u64) << 16) | (0x24 << 8) | 7;
         let mut number = 0_u64;
         // SAFETY: the call writes a number of that size, or fails.
-        let failed = unsafe { libc::ioctl(descriptor, READ_ID as _, &raw mut number) } != 0;
+        let failed = unsafe { libc::ioctl(descriptor, READ_ID as libc::Ioctl, &raw mut number) } != 0;
         (!failed).then_some(number)
     }
 

@@ -36,8 +36,9 @@ impl Write for KeptFile {
 
 impl Drop for KeptFile {
     fn drop(&mut self) {
-        if self.get().is_err() {
-            self.file.take().map(leave_open);
+        let is_own = self.get().is_ok();
+        if let Some(file) = self.file.take().filter(|_| !is_own) {
+            leave_open(file);
         }
     }
 }
