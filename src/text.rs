@@ -2,7 +2,7 @@
 
 mod spelling;
 
-pub(crate) use kineto_trace::text::{Escaping, count_with_noun, escaped, floor_char_boundary};
+pub(crate) use kineto_trace::text::{Escaping, count_with_noun, escaped, escaped_path, floor_char_boundary};
 pub(crate) use spelling::closest_name;
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

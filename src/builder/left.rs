@@ -3,6 +3,7 @@
 use crate::config::{Config, Overflow};
 use crate::diag::diag;
 use crate::segment::folder;
+use crate::text::escaped_path;
 use crate::write::sink::Sinks;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(super) fn report_left_files(config: &Config) {
     let output = config.output.expanded_path(&config.placeholder_values());
     let unfinished = output.as_deref().map(Sinks::abandoned_files).unwrap_or_default();
-    let advice = |first: &Path| format!("run `kineto repair {}` for each, and delete it", first.display());
+    let advice = |first: &Path| format!("run `kineto repair {}` for each, and delete it", escaped_path(first));
     if let Some((files, first)) = list_files(&unfinished) {
         diag!(Warning, "trace", "unfinished traces of processes that have ended: {files}; {}", advice(first));
     }
@@ -38,7 +39,7 @@ pub(super) fn report_left_files(config: &Config) {
 fn list_files(files: &[PathBuf]) -> Option<(String, &Path)> {
     const SHOWN: usize = 3;
     let first = files.first()?;
-    let names: Vec<_> = files.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
+    let names: Vec<_> = files.iter().take(SHOWN).map(|path| escaped_path(path)).collect();
     let more = files.len() - names.len();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     Some((format!("{}{more}", names.join(", ")), first))

@@ -79,7 +79,7 @@ impl Message<'_> {
 
     /// Writes the text, which may have names that another user chose, and how many messages were suppressed.
     fn write_escaped(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Escaping(&mut *f).write_fmt(self.text)?;
+        Escaping { out: &mut *f, keeps_lines: true }.write_fmt(self.text)?;
         match self.suppressed {
             0 => Ok(()),
             n => write!(f, " ({n} more suppressed)"),
@@ -166,8 +166,8 @@ mod tests {
             format!("2023-11-14T22:13:20Z  WARN tracing-kineto: two words {suppressed}")
         );
         assert_eq!(line(Severity::Error), format!("2023-11-14T22:13:20Z ERROR tracing-kineto: two words {suppressed}"));
-        let hostile = shown(style, Severity::Warning, format_args!("{}", "a\u{1b}[2J\nERROR b"));
-        assert!(hostile.contains(r"a\u{1b}[2J\nERROR b (3"), "{hostile}");
+        let hostile = shown(style, Severity::Warning, format_args!("{}", "a\u{1b}[2J\n  b"));
+        assert!(hostile.contains("a\\u{1b}[2J\n  b (3"), "{hostile}");
         let colours = shown(LineStyle { has_colours: true, ..style }, Severity::Stage, format_args!("x"));
         assert_eq!(
             colours,

@@ -296,6 +296,27 @@ pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key:
     }
 }
 
+/// Replaces fields that were kept, by values recorded later.
+pub(super) fn keep_values(recorder: &Arc<Recorder>, site: &Site, values: &Record<'_>, key: u64) {
+    let mut words = Words::new();
+    let mut encoder = Encoder::new(site, &mut words, recorder.settings.field_bytes_max);
+    values.record(&mut encoder);
+    encoder.finish(recorder);
+    let kept = recorder.span_table().with_entry(key, |entry| entry.idle_fields.clone()).flatten();
+    let all = kept.as_deref().unwrap_or_default().iter().chain(words.as_slice());
+    let all: List<Word> = all.map(|word| word.to_le_bytes()).collect();
+    let mut last: Vec<(usize, Datum<'_>)> = Vec::new();
+    for value in decode_values(&all) {
+        match last.iter_mut().find(|(field, _)| *field == value.field) {
+            Some((_, datum)) => *datum = value.datum,
+            None => last.push((value.field, value.datum)),
+        }
+    }
+    let fields: Arc<[u64]> = encode_values(&last).into_iter().map(u64::from_le_bytes).collect();
+    let before = recorder.keep_span(key, |entry| entry.idle_fields.replace(fields));
+    drop(before);
+}
+
 /// Performs the step that a hook reported as missing; returns `false` if the hook must give up.
 pub(super) fn supply_missing<S>(missing: Missing, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
 where

@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind};
 use crate::live::{self, LiveHeader};
 use crate::os::folder::{Folder, open_entry};
 use crate::os::{file_lock, process};
+use crate::text::escaped_path;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -39,7 +40,7 @@ fn files_of(folder: &Folder, path: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = fs::read_dir(path)
         .map_err(|error| Error::io("read", path, error, "name a folder of segments that you may read"))?;
     if is_in_use(folder) {
-        let why = format!("the process that writes {} still runs; wait for its end", path.display());
+        let why = format!("the process that writes {} still runs; wait for its end", escaped_path(path));
         return Err(Error::new(ErrorKind::AlreadyActive, why));
     }
     let is_segment = |path: &PathBuf| {
@@ -54,7 +55,7 @@ fn files_of(folder: &Folder, path: &Path) -> Result<Vec<PathBuf>, Error> {
         files.push(live);
     }
     if files.is_empty() {
-        let why = format!("there are no segments in {}; name a folder of OVERFLOW=spill", path.display());
+        let why = format!("there are no segments in {}; name a folder of OVERFLOW=spill", escaped_path(path));
         return Err(Error::new(ErrorKind::NotATrace, why));
     }
     Ok(files)

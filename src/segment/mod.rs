@@ -17,7 +17,7 @@ mod write;
 
 use crate::error::{Error, ErrorKind};
 use crate::os::folder::open_entry;
-use crate::text::count_with_noun;
+use crate::text::{count_with_noun, escaped_path};
 use crate::time::Timestamp;
 use crate::trace::Trace;
 use header::{HeaderFault, SegmentHeader};
@@ -166,7 +166,7 @@ fn read_open_segment(mut file: File, near: &Path, path: &Path) -> Result<Segment
     // A pipe is read once.
     let (header, start) = live::read_start(&mut file).map_err(|error| cannot_read(path, error))?;
     if let Some(header) = header.filter(|header| folder::is_live_file_in_use(&file, header)) {
-        let why = format!("process {} still records into {}; wait for its end", header.process_id, path.display());
+        let why = format!("process {} still records into {}; wait for its end", header.process_id, escaped_path(path));
         return Err(Error::new(ErrorKind::AlreadyActive, why));
     }
     read::read_segment(start.as_slice().chain(file), Some(near)).map_err(|fault| fault.into_error(path))
@@ -178,7 +178,7 @@ fn cannot_read(path: &Path, error: io::Error) -> Error {
 
 impl SegmentFault {
     fn into_error(self, path: &Path) -> Error {
-        let file = path.display();
+        let file = escaped_path(path);
         let (kind, why) = match self {
             SegmentFault::Io(error) => return cannot_read(path, error),
             SegmentFault::Header(HeaderFault::NoSegment) => {

@@ -5,6 +5,7 @@
 use super::dumps::time_part;
 use crate::config::RetentionLimits;
 use crate::diag::diag;
+use crate::text::escaped_path;
 use crate::write::sink::Sinks;
 use std::collections::BTreeMap;
 use std::fs;
@@ -135,11 +136,16 @@ fn has_same_owner(_: &fs::Metadata, _: &fs::Metadata) -> bool {
 /// Removes a file by `remove`, and reports that.
 pub(crate) fn remove_old_file(path: &Path, remove: impl FnOnce() -> io::Result<()>) {
     match remove() {
-        Ok(()) => diag!(Info, "retention", "removed {}: it exceeds the limits for kept files", path.display()),
+        Ok(()) => diag!(Info, "retention", "removed {}: it exceeds the limits for kept files", escaped_path(path)),
         // Another process that writes dumps here has removed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
-            diag!(Warning, "retention", "cannot remove the old file {}: {error}; remove it yourself", path.display());
+            diag!(
+                Warning,
+                "retention",
+                "cannot remove the old file {}: {error}; remove it yourself",
+                escaped_path(path)
+            );
         }
     }
 }

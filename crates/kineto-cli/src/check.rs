@@ -7,7 +7,7 @@ use crate::trace_file::{EventSelection, trace_files};
 use crate::{print_error, print_text};
 use junit::JunitReport;
 use kineto_trace::analysis::check::{CheckReport, Figure};
-use kineto_trace::text::count_with_noun;
+use kineto_trace::text::{count_with_noun, escaped_path};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
 /// Returns a line for the trace, and one or more for each rule.
 fn format_text(path: &Path, report: &CheckReport) -> String {
     let rules = count_with_noun(report.outcomes().len() as u64, "rule");
-    format!("{}: {} of {rules} failed\n{report}", crate::shown(path), report.failures().count())
+    format!("{}: {} of {rules} failed\n{report}", escaped_path(path), report.failures().count())
 }
 
 fn format_json(path: &Path, report: &CheckReport) -> String {

@@ -122,11 +122,6 @@ fn print_pieces(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> bo
     false
 }
 
-/// Returns a path for a line of output: other users choose the names in their folders.
-fn shown(path: &Path) -> String {
-    escaped(&path.display().to_string())
-}
-
 /// Writes an error to the standard error stream, with escapes for what would act on a terminal; returns the exit status.
 fn print_error(error: &dyn Display) -> ExitCode {
     let lines: String = error.to_string().lines().map(|line| escaped(line) + "\n").collect();

@@ -3,6 +3,7 @@
 use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_text};
+use kineto_trace::text::escaped_path;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -93,14 +94,14 @@ fn check_folder(output: &Path) -> Result<(), String> {
 /// Prints the summary of a trace and how to open it.
 fn print_summary(output: &Path, quiet: bool) {
     if quiet {
-        return print_text(&format!("{}\n", crate::shown(output)));
+        return print_text(&format!("{}\n", escaped_path(output)));
     }
     match read_events(&TraceFile::named(output), false) {
         Ok(events) => {
             let summary = events.summary();
             let screen =
                 summary.screen().width(terminal_width().unwrap_or(DEFAULT_WIDTH)).color(io::stdout().is_terminal());
-            print_text(&format!("{}\n{screen}\nOpen it: kineto view {}\n", crate::shown(output), crate::shown(output)));
+            print_text(&format!("{}\n{screen}\nOpen it: kineto view {}\n", escaped_path(output), escaped_path(output)));
         }
         Err(error) => drop(print_error(&error)),
     }

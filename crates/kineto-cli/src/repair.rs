@@ -2,7 +2,7 @@
 
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{self, Events};
-use kineto_trace::text::count_with_noun;
+use kineto_trace::text::{count_with_noun, escaped_path};
 use kineto_trace::write::file::{is_unfinished_name, stem_and_end};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -86,8 +86,8 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
     let events = count_with_noun(events as u64, "event");
     Ok(match repair {
         None => match complete_name(trace) {
-            Some(name) => format!("{}: whole, {events}; rename it to {name}", crate::shown(trace)),
-            None => format!("{}: whole, {events}", crate::shown(trace)),
+            Some(name) => format!("{}: whole, {events}; rename it to {name}", escaped_path(trace)),
+            None => format!("{}: whole, {events}", escaped_path(trace)),
         },
         Some(repair) => {
             let dropped = (repair.dropped_bytes > 0)
@@ -101,7 +101,7 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
             });
             format!(
                 "{}: {events}{}{}",
-                crate::shown(output),
+                escaped_path(output),
                 dropped.unwrap_or_default(),
                 rewritten.unwrap_or_default()
             )
@@ -114,7 +114,7 @@ fn repair_segment(segment: Result<Segment, Error>, output: &Path) -> Result<Stri
     let segment = segment?;
     segment.trace.save(output)?;
     let events = count_with_noun(Events::read(output)?.len() as u64, "event");
-    Ok(format!("{}: {events}; the segment is {segment}", crate::shown(output)))
+    Ok(format!("{}: {events}; the segment is {segment}", escaped_path(output)))
 }
 
 /// Returns an error for a file that begins as none of the formats does.

@@ -5,6 +5,7 @@ use crate::trace_file::{EventSelection, TraceFile, for_each_trace, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::Summary;
 use kineto_trace::analysis::summary::{Screen, ScreenSection};
+use kineto_trace::text::escaped_path;
 use serde_json::json;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ fn format_summary(path: &Path, summary: &Summary, is_first: bool, arguments: &Su
     let screen = summary.screen().rows(arguments.rows).brief(arguments.brief);
     let screen = screen.width(terminal_width().unwrap_or(DEFAULT_WIDTH)).color(io::stdout().is_terminal());
     let section = arguments.section.or(arguments.findings.then_some(ScreenSection::Findings));
-    format!("{}\n{}", crate::shown(path), section.into_iter().fold(screen, Screen::section))
+    format!("{}\n{}", escaped_path(path), section.into_iter().fold(screen, Screen::section))
 }
 
 /// Returns the findings as a JSON object; times are microseconds.
@@ -128,7 +129,7 @@ impl RankLine {
             [found.busy_ns, found.compute_ns, found.exposed_communication_ns]
                 .map(|ns| ns_to_micros(ns) * 100.0 / ns_to_micros(found.window_ns.max(1)))
         });
-        let name = crate::shown(path.file_name().map_or(path, Path::new));
+        let name = escaped_path(path.file_name().map_or(path, Path::new));
         RankLine { name, rank: summary.rank, span_ns: summary.span_ns, shares }
     }
 }

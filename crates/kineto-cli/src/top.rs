@@ -6,6 +6,7 @@ mod terminal;
 
 use crate::process::has_ended;
 use crate::{print_error, write_output};
+use kineto_trace::text::escaped_path;
 use live_files::find_live_files;
 use live_view::LiveView;
 use std::io::{self, IsTerminal as _};
@@ -96,7 +97,7 @@ fn read_table(arguments: &TopArguments, files: &[PathBuf], size: Option<Terminal
                 any_read = true;
                 text += &view.format(rows);
             }
-            Err(why) => text += &format!("{}: {why}\n", crate::shown(file)),
+            Err(why) => text += &format!("{}: {why}\n", escaped_path(file)),
         }
     }
     (size.map_or_else(|| text.clone(), |size| size.cut(&text)), any_read)

@@ -3,7 +3,7 @@
 use kineto_trace::Error;
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{EventFilter, Events, ReadOptions};
-use kineto_trace::text::escaped;
+use kineto_trace::text::escaped_path;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -157,7 +157,7 @@ pub(crate) fn read_events(trace: &TraceFile, partial: bool) -> Result<Events, Er
     let is_shown = io::stderr().is_terminal();
     let mut options = ReadOptions::new().partial(partial);
     if is_shown {
-        let (name, begun) = (escaped(&path.display().to_string()), Instant::now());
+        let (name, begun) = (escaped_path(path), Instant::now());
         options = options.on_progress(move |bytes| show_progress(&name, bytes, begun.elapsed()));
     }
     let events = match trace.is_found {

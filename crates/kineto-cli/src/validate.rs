@@ -3,7 +3,7 @@
 use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{BrokenRule, Events};
-use kineto_trace::text::{count_with_noun, printable};
+use kineto_trace::text::{count_with_noun, escaped_path, printable};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,9 +48,9 @@ fn format_report(path: &Path, events: &Events) -> String {
         broken.extend(name_fault(path));
     }
     if broken.is_empty() {
-        return format!("{}: no problem in {}", crate::shown(path), count_with_noun(events.len() as u64, "event"));
+        return format!("{}: no problem in {}", escaped_path(path), count_with_noun(events.len() as u64, "event"));
     }
-    format!("{}:\n{}", crate::shown(path), broken.join("\n"))
+    format!("{}:\n{}", escaped_path(path), broken.join("\n"))
 }
 
 fn format_rule(events: &Events, rule: &BrokenRule) -> String {

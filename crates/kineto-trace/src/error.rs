@@ -1,5 +1,6 @@
 //! The error type of the crate.
 
+use crate::text::escaped_path;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ impl Error {
         };
         Error {
             kind,
-            message: format!("cannot {what} {}: {source}; {advice}", path.display()),
+            message: format!("cannot {what} {}: {source}; {advice}", escaped_path(path)),
             path: Some(path.to_owned()),
             io: Some(source),
         }
@@ -74,7 +75,7 @@ impl Error {
     /// Prepends the file's path to the message.
     #[cfg(feature = "analysis")]
     pub(crate) fn with_path(mut self, path: &Path) -> Self {
-        self.message = format!("{}: {}", path.display(), self.message);
+        self.message = format!("{}: {}", escaped_path(path), self.message);
         self.path = Some(path.to_owned());
         self
     }

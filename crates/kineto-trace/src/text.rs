@@ -1,6 +1,7 @@
 //! Counts with nouns, printable names, truncation and distances of text.
 
 use std::fmt::{self, Write};
+use std::path::Path;
 
 /// Formats a count with its noun: "1 slice", "2 slices", "2 launches", "2 copies".
 pub fn count_with_noun(count: u64, noun: &str) -> CountWithNoun<'_> {
@@ -35,20 +36,31 @@ pub fn printable(text: &str) -> String {
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     // Writing to memory does not fail.
-    let _ = Escaping(&mut out).write_str(text);
+    let _ = Escaping { out: &mut out, keeps_lines: false }.write_str(text);
     out
+}
+
+/// Returns a path as [`escaped`] text: other users choose the names in their folders.
+pub fn escaped_path(path: &Path) -> String {
+    escaped(&path.display().to_string())
 }
 
 /// Writes [`escaped`] text.
 #[derive(Debug)]
-pub struct Escaping<W>(pub W);
+pub struct Escaping<W> {
+    /// Receives the text.
+    pub out: W,
+    /// Whether line breaks stay.
+    pub keeps_lines: bool,
+}
 
 impl<W: Write> Write for Escaping<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for part in text.split_inclusive(is_unprintable) {
-            let last = part.chars().next_back().filter(|last| is_unprintable(*last));
-            self.0.write_str(part.get(..part.len() - last.map_or(0, char::len_utf8)).unwrap_or_default())?;
-            last.map_or(Ok(()), |last| write!(self.0, "{}", last.escape_default()))?;
+        let is_escaped = |c: char| is_unprintable(c) && !(self.keeps_lines && c == '\n');
+        for part in text.split_inclusive(is_escaped) {
+            let last = part.chars().next_back().filter(|last| is_escaped(*last));
+            self.out.write_str(part.get(..part.len() - last.map_or(0, char::len_utf8)).unwrap_or_default())?;
+            last.map_or(Ok(()), |last| write!(self.out, "{}", last.escape_default()))?;
         }
         Ok(())
     }

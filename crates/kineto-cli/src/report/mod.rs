@@ -6,6 +6,7 @@ mod page;
 use crate::trace_file::{EventSelection, TraceFile, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{Diff, Events, TraceProfile};
+use kineto_trace::text::escaped_path;
 use kineto_trace::write::file::temporary_name;
 use std::cmp::Reverse;
 use std::fs::{self, File};
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
     }
     match write_file(&output, &page) {
         Ok(()) => {
-            print_text(&format!("{}: {}\n", crate::shown(&output), format_size(page.len())));
+            print_text(&format!("{}: {}\n", escaped_path(&output), format_size(page.len())));
             status
         }
         Err(error) => print_error(&format_args!("cannot write {}: {error}", output.display())),

@@ -2,7 +2,7 @@
 
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{Event, Events};
-use kineto_trace::text::{count_with_noun, printable};
+use kineto_trace::text::{count_with_noun, escaped_path, printable};
 use rustix::fs::{FlockOperation, flock};
 use std::collections::HashMap;
 use std::fs::File;
@@ -147,7 +147,7 @@ impl LiveView {
             self.open_spans,
             self.read_in.as_secs_f64() * 1e3
         );
-        text += &format!("{}\n", crate::shown(&self.path));
+        text += &format!("{}\n", escaped_path(&self.path));
         if self.is_left {
             let process = self.process;
             text +=
