@@ -61,6 +61,8 @@ pub struct KinetoLayerBuilder {
     options: SessionOptions,
     log_sink: Option<LogSink>,
     added_fields: &'static [&'static str],
+    /// Whether the output may have any extension, as in tracing-chrome.
+    has_any_name: bool,
     env: Option<Env>,
     /// Whether only external requests start a recording.
     waits: bool,
@@ -139,7 +141,7 @@ impl KinetoLayer {
 impl KinetoLayerBuilder {
     /// Sets the path of the trace that is written when the guard is dropped: Kineto's JSON, or Perfetto's own format for
     /// `.pftrace`; each also with `.gz`. The path is used as given; `build` resolves a relative one. It fails if the file
-    /// cannot be created, if its format is not supported, or if another layer of this process with a live guard has that
+    /// cannot be created, if its extension is unknown, or if another layer of this process with a live guard has that
     /// output.
     ///
     /// In the path, `{host}`, `{pid}`, `{rank}` (0 if the process has none) and `{time}` (`20261123T143000Z`, when the file
@@ -379,9 +381,10 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Adds fields to every callsite, of which the layer records the texts.
-    pub(crate) fn added_fields(mut self, names: &'static [&'static str]) -> Self {
-        self.added_fields = names;
+    /// Records as tracing-chrome: adds fields to every callsite, of which the layer records the texts, and writes JSON to an output
+    /// of any name.
+    pub(crate) fn like_chrome(mut self, added_fields: &'static [&'static str]) -> Self {
+        (self.added_fields, self.has_any_name) = (added_fields, true);
         self
     }
 
@@ -429,7 +432,7 @@ impl KinetoLayerBuilder {
         let mut config = resolve_config(&self.overrides, &env)?;
         let (sinks, is_strict) = (register_sinks(self.sinks)?, self.overrides.is_env_strict);
         config.settle_folders();
-        let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some())?;
+        let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some(), self.has_any_name)?;
         let is_by_builder = |key| is_strict || self.overrides.values().any(|(set, _)| set == key);
         dumps::settle_files(&mut config, self.handler.is_some(), is_by_builder)?;
         self.options.private_use1.as_deref().map_or(Ok(()), devices::check_name)?;
@@ -511,9 +514,13 @@ fn settle_output(
     sinks: &Sinks,
     is_strict: bool,
     has_handler: bool,
+    has_any_name: bool,
 ) -> Result<Option<OutputClaim>, Error> {
     let mut warnings = Vec::new();
     config.settle_output(|path| sinks.check_target(path), is_strict, &mut warnings)?;
+    if !has_any_name {
+        config.output.check_extension(&mut warnings)?;
+    }
     // A handler replaces the default output.
     let is_written = !has_handler || config.output != Output::Default;
     let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::try_claim(path).map(Some) } else { Some(None) };

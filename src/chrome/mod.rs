@@ -175,7 +175,7 @@ where
                 TraceStyle::Threaded => AsyncSpans::PerPoll,
                 TraceStyle::Async => AsyncSpans::Both,
             })
-            .added_fields(labels.fields)
+            .like_chrome(labels.fields)
             .sink(Writers::SCHEME, writers.clone())
             .output(output.as_path());
         let (layer, guard) = match builder.build() {

@@ -5,6 +5,7 @@ use super::place::OutputFile;
 use super::source::{AnswerChannel, Incoming};
 use crate::config::{OnDemandConfig, ParsedRequest, PlaceholderValues, Timetable};
 use crate::text::count_with_noun;
+use crate::write::file::Format;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -115,6 +116,12 @@ impl Request {
         };
         let elsewhere = output.rejection.map(|why| format!("{why}; writing to {} instead", output.path.display()));
         asked.warnings.extend(elsewhere);
+        if kind == RequestKind::Trace && !is_own && Format::check_extension(&output.path).is_err() {
+            let file = output.path.display();
+            asked
+                .warnings
+                .push(format!("{file} has an unknown extension: Kineto's JSON is written; use .json or .pftrace"));
+        }
         Ok(Request {
             by: incoming.by.clone(),
             answer: incoming.answer.clone(),
@@ -297,6 +304,18 @@ mod tests {
         assert_eq!(elsewhere.output, PathBuf::from("/tmp/libkineto_activities_7.json"));
         let warnings = &elsewhere.asked.warnings;
         assert!(warnings[0].starts_with("\"/etc/passwd\" is not in /tmp"), "{warnings:?}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn file_with_an_unknown_extension_is_json_with_a_warning() {
+        for (asked, path) in [("/tmp/a.txt", "/tmp/a_7.txt"), ("/tmp/a", "/tmp/a_7")] {
+            let request = read(&format!("ACTIVITIES_LOG_FILE={asked}")).unwrap();
+            let warnings = &request.asked.warnings;
+            assert_eq!(request.output, PathBuf::from(path));
+            assert!(warnings.len() == 1 && warnings[0].contains("unknown extension"), "{warnings:?}");
+        }
+        assert_eq!(read("ACTIVITIES_LOG_FILE=/tmp/a.pftrace").unwrap().asked.warnings, [""; 0]);
     }
 
     #[test]

@@ -142,6 +142,16 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(played.report().contains(why), "{}", played.report());
         }
     }),
+    ("env_path_with_an_unknown_extension_gets_json_and_the_pid", || {
+        for (path, name) in [("{}/x.txt", "x_PID.txt"), ("{}/x", "x_PID")] {
+            for scenario in ["from_env", "try_from_env"] {
+                let played = play_with(scenario, &[("KINETO_ACTIVITIES_LOG_FILE", path)]).succeeded();
+                let name = name.replace("PID", &played.pid.to_string());
+                assert_eq!(played.file(&name).slices("work"), 1, "{path}");
+                assert_eq!(played.stderr.matches("has an unknown extension").count(), 1, "{}", played.stderr);
+            }
+        }
+    }),
     ("unusable_named_config_file_is_an_error", || {
         let played = play_with("from_env", &[("KINETO_CONFIG", "/nowhere/kineto.conf")]).succeeded();
         assert!(played.report().starts_with("error: ") && played.report().contains("KINETO_CONFIG"));

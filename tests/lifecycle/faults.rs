@@ -40,8 +40,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         work();
     }),
     ("folder_at_drop", |folder| {
-        let _guard = record_as(KinetoLayer::builder().output(folder.join("folder")));
-        std::fs::create_dir(folder.join("folder")).unwrap();
+        let _guard = record_as(KinetoLayer::builder().output(folder.join("folder.pftrace")));
+        std::fs::create_dir(folder.join("folder.pftrace")).unwrap();
         work();
     }),
     ("full_stderr", |folder| {
@@ -211,6 +211,8 @@ pub(crate) const TESTS: &[Test] = &[
             (here.join("none/"), ErrorKind::Io, "name a file in that folder"),
             (here.join("x.json.zst"), ErrorKind::Unsupported, "use .json.gz"),
             (here.join("x.zip"), ErrorKind::Unsupported, "use .json.gz"),
+            (here.join("x.txt"), ErrorKind::Unsupported, "use .json or .pftrace"),
+            (here.join("x"), ErrorKind::Unsupported, "use .json or .pftrace"),
             ("no-such-scheme://x.json".into(), ErrorKind::UnknownScheme, "no handler is registered"),
             (format!("file://{}/missing/x.json", here.display()).into(), ErrorKind::Io, "create the folder"),
         ];
@@ -225,10 +227,9 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(error.kind() == kind && error.to_string().contains(advice), "{}: {error}", output.display());
         }
         let sink = |_: &str| -> io::Result<Box<dyn Write + Send>> { Err(io::ErrorKind::NotFound.into()) };
-        for output in ["sink://x.zip", "/dev/null"] {
+        for output in ["sink://x.zip", "sink://x", "/dev/null", "/dev/stdout"] {
             assert!(KinetoLayer::builder().sink("sink", sink).output(output).build().is_ok(), "{output}");
         }
-        assert!(KinetoLayer::builder().output(here.join("trace.out")).build().is_ok(), "JSON under another name");
         assert_eq!(std::fs::read_dir(here).unwrap().count(), 3, "checking leaves nothing");
     }),
     ("build_reports_unfinished_files_and_keeps_them", || {

@@ -245,6 +245,14 @@ fn writer_of_an_empty_trace_is_dropped_unused() {
 }
 
 #[test]
+fn file_may_have_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.out");
+    drop(with_layer(Builder::new().file(&path), |_| drop(tracing::info_span!("work").entered())));
+    assert!(std::fs::read_to_string(path).unwrap().contains("\"work\""));
+}
+
+#[test]
 fn file_that_cannot_be_created_is_a_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("missing").join("app.json");

@@ -3,7 +3,7 @@
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{self, Events};
 use kineto_trace::text::{count_with_noun, escaped_path};
-use kineto_trace::write::file::{is_unfinished_name, stem_and_end};
+use kineto_trace::write::file::{Format, is_unfinished_name, stem_and_end};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
@@ -40,6 +40,9 @@ pub(crate) struct RepairArguments {
 pub(crate) fn run(arguments: &RepairArguments) -> ExitCode {
     let (trace, output) =
         (&arguments.trace, arguments.output.clone().unwrap_or_else(|| default_output(&arguments.trace)));
+    if let Err(error) = arguments.output.as_deref().map_or(Ok(()), Format::check_extension) {
+        return print_error(&error);
+    }
     if trace.is_dir() {
         return repair_folder(trace, &output);
     }

@@ -6,6 +6,8 @@ use super::super::placeholders::{self, PlaceholderValues, has_pid_placeholder};
 use super::super::sources::settings::{ConfigSource, SourceSettings};
 use super::super::value::Value;
 use crate::error::{Error, ErrorKind};
+use kineto_trace::write::file::{Format, is_stream};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The destination of a recording's trace.
@@ -31,6 +33,26 @@ impl Output {
             Output::Default => Some(default_folder().join(format!("{DEFAULT}_{pid}.json"))),
             Output::PerProcess(path) if !has_pid_placeholder(path) => Some(parts.expand(&with_pid(path, pid))),
             Output::PerProcess(path) | Output::Exact(path) => Some(parts.expand(path)),
+        }
+    }
+
+    /// Checks that the extension of a file determines its format; otherwise that is JSON. Names of the environment and of the
+    /// configuration file may have any extension, as in libkineto and dynolog: that is a warning.
+    ///
+    /// # Errors
+    /// If the program names a file with an unknown extension.
+    pub(crate) fn check_extension(&self, warnings: &mut Vec<String>) -> Result<(), Error> {
+        let (Output::PerProcess(path) | Output::Exact(path)) = self else { return Ok(()) };
+        let Some(file) = without_url(path) else { return Ok(()) };
+        match (Format::check_extension(file), self) {
+            (Err(_), Output::PerProcess(_)) => {
+                let file = file.display();
+                warnings.push(format!(
+                    "{file} has an unknown extension: Kineto's JSON is written; use .json or .pftrace, each also with .gz"
+                ));
+                Ok(())
+            }
+            (checked, _) => Ok(checked?),
         }
     }
 
@@ -154,15 +176,32 @@ fn absolute_of(path: &Path) -> PathBuf {
     std::path::absolute(path).ok().filter(|_| !is_url).unwrap_or_else(|| path.to_owned())
 }
 
-/// Inserts `_<pid>` before the last `.pt.trace.json`, `.json` or `.pftrace` of the file name; other names stay the same.
+/// Returns the path of a file, without `file://`; `None` for another URL.
+fn without_url(path: &Path) -> Option<&Path> {
+    match path.to_str().and_then(|text| text.split_once("://")) {
+        Some((scheme, rest)) => scheme.eq_ignore_ascii_case("file").then_some(Path::new(rest)),
+        None => Some(path),
+    }
+}
+
+/// Inserts `_<pid>` before the last `.pt.trace.json`, `.json` or `.pftrace` of the file name, else before the extension. URLs without
+/// these and devices stay the same.
 ///
-/// libkineto takes the first one of the whole path, and so renames a folder called `x.json`.
+/// libkineto takes the first one of the whole path, and so renames a folder called `x.json`; it does not change other names, so that
+/// processes replace each other's files.
 fn with_pid(path: &Path, pid: u32) -> PathBuf {
     const LONG: &str = ".pt.trace.json";
     const SHORT: [&str; 2] = [".json", ".pftrace"];
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.to_owned() };
     let ends = SHORT.iter().filter_map(|end| Some((name.rfind(end)?, end.len())));
-    let Some((stem, length)) = ends.max() else { return path.to_owned() };
+    let Some((stem, length)) = ends.max() else {
+        let file = without_url(path).filter(|file| !is_stream(file)).map(|_| Path::new(name));
+        let Some((file, stem)) = file.and_then(|file| Some((file, file.file_stem()?.to_str()?))) else {
+            return path.to_owned();
+        };
+        let end = file.extension().and_then(OsStr::to_str).map(|end| format!(".{end}")).unwrap_or_default();
+        return path.with_file_name(format!("{stem}_{pid}{end}"));
+    };
     let through = name.get(..stem + length).unwrap_or(name);
     let stem = through.strip_suffix(LONG).or_else(|| name.get(..stem)).unwrap_or(through);
     let rest = name.get(stem.len()..).unwrap_or_default();
@@ -189,15 +228,19 @@ mod tests {
             // libkineto would rename these folders.
             ("/tmp/a.json/x.json", "/tmp/a.json/x_42.json"),
             ("/tmp/a.pt.trace.json/x.json", "/tmp/a.pt.trace.json/x_42.json"),
-            ("/tmp/a.json/x", "/tmp/a.json/x"),
+            ("/tmp/a.json/x", "/tmp/a.json/x_42"),
             // libkineto would insert it at the first of these.
             ("/tmp/x.json.json", "/tmp/x.json_42.json"),
             ("/tmp/x.json.pt.trace.json", "/tmp/x.json_42.pt.trace.json"),
             ("/tmp/x.pt.trace.json.old.json", "/tmp/x.pt.trace.json.old_42.json"),
             ("/tmp/x.pftrace", "/tmp/x_42.pftrace"),
             ("/tmp/x.json.pftrace.gz", "/tmp/x.json_42.pftrace.gz"),
-            ("/tmp/x", "/tmp/x"),
-            ("/tmp/x.txt", "/tmp/x.txt"),
+            // libkineto would not change these.
+            ("/tmp/x", "/tmp/x_42"),
+            ("/tmp/x.txt", "/tmp/x_42.txt"),
+            ("/tmp/x.tar.gz", "/tmp/x.tar_42.gz"),
+            ("/tmp/.x", "/tmp/.x_42"),
+            ("sink://there", "sink://there"),
             ("/tmp/.json", "/tmp/_42.json"),
             ("/tmp/é.json", "/tmp/é_42.json"),
             ("sink://host/x.json", "sink://host/x_42.json"),
@@ -208,6 +251,31 @@ mod tests {
         ] {
             let path = Output::PerProcess(given.into()).expanded_path(&parts(42)).unwrap();
             assert_eq!(path, Path::new(expected), "{given}");
+        }
+    }
+
+    #[test]
+    fn unknown_extension_is_an_error_of_the_builder_alone() {
+        let mut warnings = Vec::new();
+        for known in ["a.json", "{pid}.pftrace.gz", "sink://x", "file:///x.json"] {
+            Output::Exact(known.into()).check_extension(&mut warnings).unwrap();
+            Output::PerProcess(known.into()).check_extension(&mut warnings).unwrap();
+        }
+        assert_eq!(warnings, [""; 0]);
+        for unknown in ["a.txt", "a", "file:///x.log"] {
+            let error = Output::Exact(unknown.into()).check_extension(&mut Vec::new()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{unknown}");
+            warnings.clear();
+            Output::PerProcess(unknown.into()).check_extension(&mut warnings).unwrap();
+            assert!(warnings.len() == 1 && warnings[0].contains("Kineto's JSON is written"), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn devices_get_no_pid() {
+        for device in ["/dev/stdout", "/dev/null", "/dev/fd/7"] {
+            assert_eq!(Output::PerProcess(device.into()).expanded_path(&parts(42)), Some(device.into()));
         }
     }
 

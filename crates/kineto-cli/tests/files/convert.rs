@@ -63,6 +63,23 @@ fn all_commands_read_perfettos_format() {
 }
 
 #[test]
+fn unknown_extension_is_an_error_of_all_that_write_traces() {
+    let (folder, whole, cut) = traces();
+    let output = folder.path().join("out.txt");
+    let [whole, cut, to] = [&whole, &cut, &output].map(|path| path.to_str().unwrap());
+    for arguments in [
+        &["convert", whole, "-o", to][..],
+        &["repair", cut, "-o", to],
+        &["repair", folder.path().to_str().unwrap(), "-o", to],
+        &["record", "-o", to, "--", "/bin/true"],
+    ] {
+        let (out, errors, status) = run(arguments);
+        assert_eq!((status, out.as_str(), output.exists()), (Some(1), "", false), "{arguments:?} {errors}");
+        assert!(errors.contains("out.txt: unknown file extension; use .json"), "{arguments:?} {errors}");
+    }
+}
+
+#[test]
 fn conversion_that_fails_leaves_no_file() {
     let (folder, whole, cut) = traces();
     let output = folder.path().join("out.json");

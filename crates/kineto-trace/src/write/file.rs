@@ -151,6 +151,21 @@ impl Format {
         Ok(Format { kind, is_gzip: plain.is_some() })
     }
 
+    /// Checks that the extension of `path` determines its format, or that it is a device such as `/dev/stdout`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if [`from_path`](Format::from_path) chooses JSON because it does not know the extension.
+    pub fn check_extension(path: &Path) -> Result<(), Error> {
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        if is_stream(path) || name.ends_with(".json") || PERFETTO.iter().any(|end| name.ends_with(end)) {
+            return Ok(());
+        }
+        let why = "unknown file extension; use .json or .pftrace, each also with .gz";
+        Err(Error::new(ErrorKind::Unsupported, format!("cannot write {}: {why}", path.display())))
+    }
+
     /// Calls `write` with the format's encoder in front of `out`.
     ///
     /// `out` is flushed after the last byte if no write failed.
@@ -284,7 +299,7 @@ impl Drop for TemporaryFile {
 
 /// Returns whether to write directly to `path`: it is not in a folder where a temporary file could be created.
 #[cfg(unix)]
-fn is_stream(path: &Path) -> bool {
+pub fn is_stream(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
 
     let standard = path == Path::new("/dev/stdout") || path == Path::new("/dev/stderr");
@@ -294,8 +309,9 @@ fn is_stream(path: &Path) -> bool {
         || fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_char_device())
 }
 
+/// Returns `false`: this platform has no such devices.
 #[cfg(not(unix))]
-fn is_stream(_path: &Path) -> bool {
+pub fn is_stream(_path: &Path) -> bool {
     false
 }
 
@@ -485,6 +501,18 @@ mod tests {
             let error = packed.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains("feature \"gzip\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_extension_is_an_error() {
+        for known in ["a.json", "a.pt.trace.JSON.gz", "a.pftrace", "a.perfetto-trace.gz", "/dev/stdout", "/dev/null"] {
+            assert!(Format::check_extension(Path::new(known)).is_ok() || !cfg!(unix), "{known}");
+        }
+        for unknown in ["a", "a.txt", "a.gz", "a.json/b", "a.jsonl", "json", "/dev"] {
+            let error = Format::check_extension(Path::new(unknown)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{unknown}");
+            assert!(error.to_string().ends_with("use .json or .pftrace, each also with .gz"), "{error}");
         }
     }
 
