@@ -1,4 +1,5 @@
 //! Folders in which another user has left pipes, links and names.
+#![allow(clippy::print_stdout, reason = "a test notes what it skips")]
 
 use crate::play::{OUTPUT, Played, play_in, record_as, work};
 use crate::{Scenario, Test, sys};

@@ -1,6 +1,7 @@
 //! Programs with more rights than their caller: set-user-ID, and file capabilities. The caller controls environment and folder.
 //!
 //! Only root can make such programs; elsewhere these tests skip.
+#![allow(clippy::print_stdout, reason = "a test notes what it skips")]
 
 use crate::play::{OUTPUT, report, work};
 use crate::{Scenario, Test, sys};

@@ -249,7 +249,7 @@ fn file_may_have_any_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.out");
     drop(with_layer(Builder::new().file(&path), |_| drop(tracing::info_span!("work").entered())));
-    assert!(std::fs::read_to_string(path).unwrap().contains("\"work\""));
+    assert!(fs::read_to_string(path).unwrap().contains("\"work\""));
 }
 
 #[test]
