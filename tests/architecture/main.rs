@@ -119,7 +119,13 @@ fn every_file_begins_with_its_purpose() {
 
 #[test]
 fn every_file_keeps_the_rules() {
-    let rules = [rules::statics_survive_forks, rules::debug_is_short, rules::no_formats, rules::no_tracing_macros];
+    let rules = [
+        rules::statics_survive_forks,
+        rules::debug_is_short,
+        rules::no_formats,
+        rules::no_plain_opens,
+        rules::no_tracing_macros,
+    ];
     let sources = sources().unwrap();
     assert!(sources.len() > 50, "the sources were not found");
     assert_none(&sources.iter().flat_map(|source| rules.iter().flat_map(|rule| rule(source))).collect::<Vec<_>>());

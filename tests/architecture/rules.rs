@@ -220,6 +220,24 @@ pub(crate) fn no_formats(source: &Source) -> Vec<String> {
     faults
 }
 
+/// Modules that work in folders to which other users may write open files by `os::folder` alone.
+pub(crate) fn no_plain_opens(source: &Source) -> Vec<String> {
+    const MODULES: [&str; 7] =
+        ["builder/", "live/", "ondemand/", "segment/", "session/", "write/", "crates/kineto-cli/src/top/"];
+    /// One opens what the user names, the others read `/proc`.
+    const OTHERS: [&str; 3] =
+        ["segment/mod.rs", "ondemand/dynolog/ancestors.rs", "crates/kineto-cli/src/top/live_files.rs"];
+    const CALLS: [[&str; 2]; 4] = [["File", "open"], ["fs", "read"], ["fs", "read_to_string"], ["fs", "write"]];
+    if !source.is_one_of(&MODULES) || source.is_one_of(&OTHERS) {
+        return Vec::new();
+    }
+    let opens = |path: &Path| CALLS.iter().any(|call| path.contains(call));
+    let paths = source.shipped_paths().into_iter().filter(opens);
+    paths
+        .map(|path| source.fault(path.line, "opens a file that another user may have replaced; use os::folder"))
+        .collect()
+}
+
 /// The library emits nothing through `tracing` by itself, so that no layer ever calls itself.
 pub(crate) fn no_tracing_macros(source: &Source) -> Vec<String> {
     if source.is_one_of(&TRACING_MACROS) {
@@ -362,6 +380,8 @@ mod tests {
         check(no_formats, "fn f() { serde_json::from_str(a) }", "config/mod.rs", "trace/metadata.rs");
         let [command, status] = ["crates/kineto-cli/src/main.rs", "crates/kineto-cli/src/status.rs"];
         check(no_formats, "fn f() { serde_json::from_str(a) }", command, status);
+        check(no_plain_opens, "fn f() { File::open(a) }", "segment/folder.rs", "segment/mod.rs");
+        check(no_plain_opens, "fn f() { std::fs::read_to_string(a) }", "write/file.rs", "doctor/machine.rs");
         check(no_tracing_macros, "fn f() { tracing::warn!(\"a\") }", "guard.rs", "macros.rs");
         check(no_tracing_macros, "use tracing::{info as say};", "guard.rs", "macros.rs");
     }
