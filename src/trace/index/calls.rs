@@ -159,7 +159,11 @@ impl LaneSlices {
             return false;
         }
         self.exited = None;
-        let is_inside_itself = !opened.is_first && self.open.iter().any(|around| around.span == opened.span);
+        // Slices that do not nest may have ended before those inside them.
+        let is_around = |around: &OpenSlice| {
+            around.span == opened.span && around.end_ticks(ends).is_none_or(|end| end > opened.start)
+        };
+        let is_inside_itself = !opened.is_first && self.open.iter().any(is_around);
         self.open.push(opened);
         is_inside_itself
     }
@@ -172,7 +176,9 @@ impl LaneSlices {
             if let Some(around) = self.open.last_mut() {
                 around.contents += 1;
             }
-            self.exited = Some(exited);
+            if self.exited.as_ref().is_none_or(|last| last.end <= exited.end) {
+                self.exited = Some(exited);
+            }
         }
     }
 
