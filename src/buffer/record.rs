@@ -56,6 +56,8 @@ pub(crate) mod flag {
     /// Slice: the thread that created its span entered it first, and created, entered and exited no other span in between. Nor
     /// was the hook before the creation the creation of another span, as of a model's layers.
     pub(crate) const DIRECT: u8 = 32;
+    /// Close: the thread exited a span before, and did nothing with spans in between that leaves no record.
+    pub(crate) const AFTER_EXIT: u8 = 8;
     /// Any record with fields: the payload is the id of the large payload that holds them.
     pub(crate) const LARGE: u8 = 16;
     /// Memory: the allocation failed.

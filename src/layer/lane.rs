@@ -15,12 +15,12 @@ mod slow_path;
 use super::cache::Cache;
 use super::missing::Missing;
 use super::pushed_slices::PushedSlices;
-use crate::buffer::{Head, Loss, RecordPayload, Tag, Writer};
+use crate::buffer::{Head, Loss, RecordPayload, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
 use crate::os::{counters, platform};
-use crate::recorder::{Busy, Frames, Recorder, SpanState, TOO_DEEP, reserve_ids, state};
+use crate::recorder::{Busy, Frame, Frames, Recorder, SpanState, TOO_DEEP, reserve_ids, state};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -336,6 +336,7 @@ impl Lane {
         let frame = frames.frame(top + 1);
         let is_fast = frame.is_unrecorded(key);
         if is_fast {
+            frame.set_meta(state::after_enter(frame.meta()));
             // Its children belong to the span around it.
             frame.set_span(frames.frame(top).span());
             frames.set_top(top + 1);
@@ -471,8 +472,19 @@ impl Lane {
 
     /// Records that a span closed.
     pub(crate) fn close_record(&self, span: u64, recorder: &Recorder) -> Result<(), Missing> {
-        let id = self.put_record(Head::new(Tag::Close, 0, 0), [span, clock::now().0, 0], &[])?;
+        let is_after_exit = self.frame_above()?.is_none_or(Frame::is_exited);
+        let flags = if is_after_exit { flag::AFTER_EXIT } else { 0 };
+        let id = self.put_record(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
         recorder.losses.add(Loss::EventsOverLimit, u64::from(id == 0));
+        Ok(())
+    }
+
+    /// Notes that a span, 0 if it is not recorded, closed without a record.
+    pub(crate) fn note_unrecorded_close(&self, span: u64) -> Result<(), Missing> {
+        // One that was entered once may be the span that was exited last.
+        if let Some(frame) = self.frame_above()?.filter(|frame| span == 0 || frame.span() != span) {
+            frame.set_slice(0);
+        }
         Ok(())
     }
 

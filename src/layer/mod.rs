@@ -471,9 +471,11 @@ impl KinetoLayer {
                 _ => return,
             }
         };
-        if let Some(closed) = find::close_span(&hook, key, own) {
-            hook.with_lane(|lane| lane.close_record(closed, &self.recorder));
-        }
+        let closed = find::close_span(&hook, key, own);
+        hook.with_lane(|lane| match closed {
+            Some(closed) => lane.close_record(closed, &self.recorder),
+            None => lane.note_unrecorded_close(own.map_or(0, |own| own.recorded_id())),
+        });
     }
 
     /// Tries a hook and supplies what it lacks, until it succeeds or returns what only its caller can supply.

@@ -86,10 +86,10 @@ pub(crate) mod state {
     pub(crate) const fn new(site: u32) -> u64 {
         Head::new(Tag::Slice, flag::FIRST | flag::DEFINES | flag::DIRECT, site).to_word()
     }
-    /// Whether a recorded span was never entered.
+    /// Whether the span was never entered.
     #[inline(always)]
     pub(crate) const fn is_new(meta: u64) -> bool {
-        meta & (FIRST | IGNORED) == FIRST
+        meta & FIRST != 0
     }
     #[inline(always)]
     pub(crate) const fn is_annotation(meta: u64) -> bool {
@@ -97,7 +97,7 @@ pub(crate) mod state {
     }
     /// The state of a span of that callsite that is not recorded.
     pub(crate) const fn new_ignored(site: u32) -> u64 {
-        Head::new(Tag::Slice, 0, site).to_word() | IGNORED
+        Head::new(Tag::Slice, flag::FIRST, site).to_word() | IGNORED
     }
     /// The head of the slice that an enter in this state opens.
     #[inline(always)]
@@ -298,6 +298,12 @@ impl Frame {
     /// Returns whether the thread created a span here last, and has not entered it.
     pub(crate) fn is_new(&self) -> bool {
         !matches!(self.key(), 0 | UNUSED) && state::is_new(self.meta())
+    }
+
+    /// Returns whether the thread exited a recorded span here last, and nothing that leaves no record has happened since.
+    pub(crate) fn is_exited(&self) -> bool {
+        let is_recorded = self.meta() & (state::IGNORED | state::FIRST) == 0;
+        self.key() != UNUSED && is_recorded && self.span() != 0 && self.slice() != 0
     }
 
     /// Returns whether the thread created that span here last, has not entered it, and its state is elsewhere.

@@ -165,7 +165,7 @@ impl Lane {
     /// If its state is stored nowhere else, the span becomes the pending one, in the frame above the open slices.
     fn remove_frame(&self, frames: &Frames, at: usize, key: u64) {
         let last = frames.top().min(TOO_DEEP - 1);
-        let exited = frames.frame(at).state();
+        let (exited, slice) = (frames.frame(at).state(), frames.frame(at).slice());
         let stays = frames.frame(at).take_key() == key && key != 0 && exited.meta & state::STORED == 0;
         (at..last).for_each(|at| frames.frame(at + 1).move_to(frames.frame(at), frames.frame(at - 1)));
         let mut deep = self.deep.try_borrow_mut().ok();
@@ -179,7 +179,7 @@ impl Lane {
             return;
         }
         if stays {
-            frames.frame(last).put_span(key, exited, 0);
+            frames.frame(last).put_span(key, exited, slice);
         }
         frames.set_top(last - 1);
     }
@@ -215,6 +215,8 @@ impl Lane {
         let own = frames.known_state(key).filter(is_own).ok_or(Missing::CloseElsewhere)?;
         if own.meta & (state::REENTERED | state::IGNORED) == state::REENTERED {
             self.close_record(own.span, recorder)?;
+        } else {
+            self.note_unrecorded_close(own.recorded_id())?;
         }
         frames.forget_span(key);
         Ok(())

@@ -4,10 +4,12 @@
 //! that was entered more than once is one call if one of these holds:
 //!
 //! - Its first enter directly followed its creation ([`flag::DIRECT`]), as in an `async fn` with `#[instrument]`.
-//! - The thread that exited it last then closed it, without another enter, exit or recorded close in between, and no two threads were
-//!   inside it at once. `tracing`'s `Instrumented` does so: it enters the span once more to drop the future.
+//! - The thread that exited it last then closed it ([`flag::AFTER_EXIT`]): it created, entered, exited and closed no other span in
+//!   between, and no two threads were inside the span at once. `tracing`'s `Instrumented` does so: it enters the span once more
+//!   to drop the future.
 //!
-//! The field `kineto.call` overrides both. Otherwise each outermost enter is a call. The rules read neither durations nor events.
+//! The field `kineto.call` overrides both. Otherwise each outermost enter is a call. The rules read neither durations nor
+//! events. Spans that are not recorded count as others, so that a filter changes no call.
 //!
 //! The enter that a close directly follows is the *closing* one. If its span is one call, it is not drawn when it lasts for
 //! less than a microsecond and holds nothing but other closing enters. See
@@ -91,7 +93,7 @@ impl CloseFinder {
                 self.found.reentered.extend(is_inside_itself.then_some(record.id()));
             }
             Tag::Lane => self.enter_lane(a),
-            Tag::Close => self.close(a, Ticks(b), ends),
+            Tag::Close => self.close(record, ends),
             Tag::Instant | Tag::Counter | Tag::Memory => self.current.count_record(Ticks(a), ends),
             Tag::Values => self.current.count_record(Ticks(b), ends),
             // A span without fields may have been created long before its record.
@@ -117,9 +119,11 @@ impl CloseFinder {
         self.current.count_in(|_| true);
     }
 
-    fn close(&mut self, span: u64, at: Ticks, ends: &Map<u64, Ticks>) {
-        self.current.exit_until(at, ends);
-        let Some(closing) = self.current.exited.take().filter(|exited| exited.span == span && !exited.is_first) else {
+    fn close(&mut self, close: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
+        let [span, at, _] = close.words;
+        self.current.exit_until(Ticks(at), ends);
+        let exited = self.current.exited.take().filter(|_| close.head.flags & flag::AFTER_EXIT != 0);
+        let Some(closing) = exited.filter(|exited| exited.span == span && !exited.is_first) else {
             return;
         };
         self.found.exits.insert(span, closing.end);
