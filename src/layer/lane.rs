@@ -20,7 +20,7 @@ use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
 use crate::os::{counters, platform};
-use crate::recorder::{Busy, Frame, Frames, Recorder, SpanState, TOO_DEEP, reserve_ids, state};
+use crate::recorder::{Busy, Frames, Recorder, SpanState, TOO_DEEP, reserve_ids, state};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub(crate) struct Lane {
     /// Frames too deep for other threads to see; their spans are stored in the recorder's table. `close_down` empties the
     /// list, so that a lane needs no destructor.
     pub(super) deep: ManuallyDrop<RefCell<Vec<DeepFrame>>>,
+    /// What frames tell about the last hook, where there is none.
+    deep_last: Cell<DeepHook>,
     pub(super) cache: Cache,
     pub(super) pushed_slices: PushedSlices,
     /// The thread's counters, if it has any; open until `close_down`.
@@ -65,6 +67,15 @@ pub(super) struct DeepFrame {
     /// The parent of spans that are created in it.
     current: u64,
     pub(super) slice: u64,
+}
+
+/// The last hook of a thread outside the visible stack.
+#[derive(Clone, Copy, Debug)]
+enum DeepHook {
+    /// The creation of the span with that key.
+    Created(u64),
+    Exited,
+    Other,
 }
 
 /// A lane that is hidden from hooks until this is dropped.
@@ -102,6 +113,7 @@ impl Lane {
             limited: Cell::new(0),
             seen_exits: Cell::new(0),
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
+            deep_last: Cell::new(DeepHook::Other),
             cache: Cache::new(),
             pushed_slices: PushedSlices::new(),
             counters: Cell::new(None),
@@ -148,6 +160,7 @@ impl Lane {
         self.fast_epoch.set(NO_EPOCH);
         self.place.set(None);
         self.counters.set(None);
+        self.deep_last.set(DeepHook::Other);
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
             *deep = Vec::new();
         }
@@ -388,7 +401,10 @@ impl Lane {
 
     /// Returns whether the thread did nothing with spans since it created that one, whose state is stored.
     pub(crate) fn has_just_created(&self, key: u64) -> Result<bool, Missing> {
-        Ok(self.frame_above()?.is_some_and(|frame| frame.is_new_elsewhere(key)))
+        Ok(match self.frame_above()? {
+            Some(frame) => frame.is_new_elsewhere(key),
+            None => matches!(self.deep_last.get(), DeepHook::Created(created) if created == key),
+        })
     }
 
     /// Notes that a span's state is stored now: marks its open slices, and frees the frame in which it waited for its next
@@ -472,7 +488,10 @@ impl Lane {
 
     /// Records that a span closed.
     pub(crate) fn close_record(&self, span: u64, recorder: &Recorder) -> Result<(), Missing> {
-        let is_after_exit = self.frame_above()?.is_none_or(Frame::is_exited);
+        let is_after_exit = match self.frame_above()? {
+            Some(frame) => frame.is_exited(),
+            None => matches!(self.deep_last.get(), DeepHook::Exited),
+        };
         let flags = if is_after_exit { flag::AFTER_EXIT } else { 0 };
         let id = self.put_record(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
         recorder.losses.add(Loss::EventsOverLimit, u64::from(id == 0));
@@ -481,9 +500,11 @@ impl Lane {
 
     /// Notes that a span, 0 if it is not recorded, closed without a record.
     pub(crate) fn note_unrecorded_close(&self, span: u64) -> Result<(), Missing> {
-        // One that was entered once may be the span that was exited last.
-        if let Some(frame) = self.frame_above()?.filter(|frame| span == 0 || frame.span() != span) {
-            frame.set_slice(0);
+        match self.frame_above()? {
+            // One that was entered once may be the span that was exited last.
+            Some(frame) if span != 0 && frame.span() == span => {}
+            Some(frame) => frame.set_slice(0),
+            None => self.deep_last.set(DeepHook::Other),
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The slow paths of the hooks: they handle every case, or return what they lack as a [`Missing`].
 
-use super::{DeepFrame, Lane, LanePosition, Parent};
+use super::{DeepFrame, DeepHook, Lane, LanePosition, Parent};
 use crate::buffer::{Head, Loss, Tag};
 use crate::callsite::Site;
 use crate::clock;
@@ -27,9 +27,10 @@ impl Lane {
             return Err(Missing::Store(occupant, state));
         }
         let mut made = SpanState { span: 0, meta: site.new_state(), parent };
-        if frame.is_none_or(Frame::is_new) {
+        if self.follows_creation(frame) {
             made.meta &= !state::DIRECT;
         }
+        let is_deep = frame.is_none();
         // A watched span has an entry in the span table, so that every close finds it.
         let frame = frame.filter(|_| site.slow_after.is_none());
         if !site.is_recorded() {
@@ -41,12 +42,23 @@ impl Lane {
                 _ => made.meta &= !state::UNDEFINED,
             }
         }
+        if is_deep {
+            self.deep_last.set(DeepHook::Created(key));
+        }
         match frame {
             Some(frame) => frame.put_span(key, made, 0),
             None if !state::is_known_elsewhere(made.meta) => return Err(Missing::StoreNew(made)),
             None => {}
         }
         Ok(())
+    }
+
+    /// Returns whether the hook before was the creation of another span; `frame` is the one above the innermost open slice.
+    fn follows_creation(&self, frame: Option<&Frame>) -> bool {
+        match frame {
+            Some(frame) => frame.is_new(),
+            None => matches!(self.deep_last.get(), DeepHook::Created(_)),
+        }
     }
 
     /// Returns the frame above the innermost open slice; `None` if the stack is too deep.
@@ -95,6 +107,7 @@ impl Lane {
             Some(frame) if is_duplicate => frame.put_duplicate(key, entered, around, slice),
             Some(frame) => frame.put_span(key, entered, slice),
             None => {
+                self.deep_last.set(DeepHook::Other);
                 if let Ok(mut deep) = self.deep.try_borrow_mut() {
                     let current = if is_duplicate { around } else { entered.span };
                     deep.push(DeepFrame { key, state: entered, current, slice });
@@ -127,6 +140,7 @@ impl Lane {
             if let Ok(mut deep) = self.deep.try_borrow_mut() {
                 deep.remove(at);
                 frames.set_top(if deep.is_empty() { TOO_DEEP - 1 } else { TOO_DEEP });
+                self.deep_last.set(DeepHook::Exited);
             }
         } else {
             let open = frames.open_frames().find(|(_, frame)| frame.holds_span(key));
