@@ -54,7 +54,7 @@ pub(crate) mod flag {
     /// Slice: its span is a user annotation.
     pub(crate) const ANNOTATES: u8 = 8;
     /// Slice: the thread that created its span entered it first, and created, entered and exited no other span in between. Nor
-    /// was the hook before the creation the creation of another span, as of a model's layers.
+    /// was the hook before the creation the creation of another span with the same parent, as of a model's layers.
     pub(crate) const DIRECT: u8 = 32;
     /// Close: the thread exited a span before, and did nothing with spans in between that leaves no record.
     pub(crate) const AFTER_EXIT: u8 = 8;

@@ -72,8 +72,7 @@ pub(super) struct DeepFrame {
 /// The last hook of a thread outside the visible stack.
 #[derive(Clone, Copy, Debug)]
 enum DeepHook {
-    /// The creation of the span with that key.
-    Created(u64),
+    Created { key: u64, parent: u64 },
     Exited,
     Other,
 }
@@ -403,7 +402,7 @@ impl Lane {
     pub(crate) fn has_just_created(&self, key: u64) -> Result<bool, Missing> {
         Ok(match self.frame_above()? {
             Some(frame) => frame.is_new_elsewhere(key),
-            None => matches!(self.deep_last.get(), DeepHook::Created(created) if created == key),
+            None => matches!(self.deep_last.get(), DeepHook::Created { key: created, .. } if created == key),
         })
     }
 

@@ -27,7 +27,7 @@ impl Lane {
             return Err(Missing::Store(occupant, state));
         }
         let mut made = SpanState { span: 0, meta: site.new_state(), parent };
-        if self.follows_creation(frame) {
+        if self.follows_creation(frame, parent) {
             made.meta &= !state::DIRECT;
         }
         let is_deep = frame.is_none();
@@ -43,7 +43,7 @@ impl Lane {
             }
         }
         if is_deep {
-            self.deep_last.set(DeepHook::Created(key));
+            self.deep_last.set(DeepHook::Created { key, parent });
         }
         match frame {
             Some(frame) => frame.put_span(key, made, 0),
@@ -53,11 +53,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Returns whether the hook before was the creation of another span; `frame` is the one above the innermost open slice.
-    fn follows_creation(&self, frame: Option<&Frame>) -> bool {
+    /// Returns whether the hook before was the creation of another span with that parent. A frame may hold a span with another
+    /// parent since an earlier slice. `frame` is the one above the innermost open slice.
+    fn follows_creation(&self, frame: Option<&Frame>, parent: u64) -> bool {
         match frame {
-            Some(frame) => frame.is_new(),
-            None => matches!(self.deep_last.get(), DeepHook::Created(_)),
+            Some(frame) => frame.is_new() && frame.parent() == parent,
+            None => matches!(self.deep_last.get(), DeepHook::Created { parent: other, .. } if other == parent),
         }
     }
 
