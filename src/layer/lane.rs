@@ -508,6 +508,12 @@ impl Lane {
         Ok(())
     }
 
+    /// Forgets that the thread created a span that it closes.
+    pub(crate) fn forget_creation(&self, key: u64) -> Result<(), Missing> {
+        self.position()?.frames.forget_creation(key);
+        Ok(())
+    }
+
     /// Writes a record other than a slice, with at most `PAYLOAD_MAX` words of payload; returns its id, 0 if it is lost.
     #[inline(always)]
     pub(crate) fn put_record(&self, head: Head, words: [u64; 3], payload: &[u64]) -> Result<u64, Missing> {

@@ -472,9 +472,12 @@ impl KinetoLayer {
             }
         };
         let closed = find::close_span(&hook, key, own);
-        hook.with_lane(|lane| match closed {
-            Some(closed) => lane.close_record(closed, &self.recorder),
-            None => lane.note_unrecorded_close(own.map_or(0, |own| own.recorded_id())),
+        hook.with_lane(|lane| {
+            lane.forget_creation(key)?;
+            match closed {
+                Some(closed) => lane.close_record(closed, &self.recorder),
+                None => lane.note_unrecorded_close(own.map_or(0, |own| own.recorded_id())),
+            }
         });
     }
 

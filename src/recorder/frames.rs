@@ -433,6 +433,11 @@ impl Frames {
         }
     }
 
+    /// Forgets that the owner created a span that it closes.
+    pub(crate) fn forget_creation(&self, key: u64) {
+        self.used_frames().filter(|(_, frame)| frame.key() == creation_mark(key)).for_each(|(_, frame)| frame.clear());
+    }
+
     /// Returns the index of the innermost open slice, or [`BASE`] or [`TOO_DEEP`].
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "set from a usize")]
