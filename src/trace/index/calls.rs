@@ -6,7 +6,8 @@
 //! - Its first enter directly followed its creation ([`flag::DIRECT`]), as in an `async fn` with `#[instrument]`.
 //! - The thread that exited it last then closed it ([`flag::AFTER_EXIT`]): it created, entered, exited and closed no other span in
 //!   between, and no two threads were inside the span at once. `tracing`'s `Instrumented` does so: it enters the span once more
-//!   to drop the future.
+//!   to drop the future. If a child outlives that, its parent closes directly after the child did so, which counts as well:
+//!   whether a task ends before those that it spawned depends on load.
 //!
 //! The field `kineto.call` overrides both. Otherwise each outermost enter is a call. The rules read neither durations nor
 //! events. Spans that are not recorded count as others, so that a filter changes no call.
@@ -66,6 +67,8 @@ struct LaneSlices {
     open: List<OpenSlice>,
     /// The slice that was exited last, if that was the last thing the thread did with spans.
     exited: Option<OpenSlice>,
+    /// The span that was closed directly after such an exit, if that was the last thing; else 0.
+    closed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +88,7 @@ struct OpenSlice {
 
 impl CloseFinder {
     /// Processes a record; `ends` holds the ends of slices that their own records lack.
-    pub(super) fn add_record(&mut self, record: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
+    pub(super) fn add_record(&mut self, record: &CommittedRecord<'_>, ends: &Map<u64, Ticks>, recorded: &Recorded) {
         let [a, b, _] = record.words;
         match record.head.tag {
             Tag::Slice => {
@@ -93,7 +96,7 @@ impl CloseFinder {
                 self.found.reentered.extend(is_inside_itself.then_some(record.id()));
             }
             Tag::Lane => self.enter_lane(a),
-            Tag::Close => self.close(record, ends),
+            Tag::Close => self.close(record, ends, recorded),
             Tag::Instant | Tag::Counter | Tag::Memory => self.current.count_record(Ticks(a), ends),
             Tag::Values => self.current.count_record(Ticks(b), ends),
             // A span without fields may have been created long before its record.
@@ -119,14 +122,23 @@ impl CloseFinder {
         self.current.count_in(|_| true);
     }
 
-    fn close(&mut self, close: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
+    fn close(&mut self, close: &CommittedRecord<'_>, ends: &Map<u64, Ticks>, recorded: &Recorded) {
         let [span, at, _] = close.words;
         self.current.exit_until(Ticks(at), ends);
-        let exited = self.current.exited.take().filter(|_| close.head.flags & flag::AFTER_EXIT != 0);
-        let Some(closing) = exited.filter(|exited| exited.span == span && !exited.is_first) else {
+        let (exited, closed) = (self.current.exited.take(), std::mem::take(&mut self.current.closed));
+        let last = exited.as_ref().map_or(closed, |exited| exited.span);
+        let is_parent = || recorded.find_record(last).and_then(|made| made.parent_id()) == Some(span);
+        if close.head.flags & flag::AFTER_EXIT == 0 || last == 0 || !(last == span || is_parent()) {
             return;
-        };
-        self.found.exits.insert(span, closing.end);
+        }
+        self.current.closed = span;
+        if exited.as_ref().is_some_and(|exited| exited.span == span && exited.is_first) {
+            return;
+        }
+        let exited = exited.filter(|exited| exited.span == span);
+        // A child exited last.
+        self.found.exits.insert(span, exited.as_ref().map_or(Ticks(u64::MAX), |exited| exited.end));
+        let Some(closing) = exited else { return };
         if closing.contents == 0 && closing.start.0 != 0 {
             if let Some(around) = self.current.open.last_mut() {
                 around.contents -= 1;
@@ -158,6 +170,7 @@ impl LaneSlices {
             contents: usize::from(is_clipped),
             inside: List::new(),
         };
+        self.closed = 0;
         if is_clipped {
             self.exited = Some(opened);
             return false;

@@ -146,7 +146,7 @@ impl Index {
                     continue;
                 }
                 let has_site = !matches!(record.head.tag, Tag::Memory | Tag::Lane);
-                finder.add_record(&record, &index.ends);
+                finder.add_record(&record, &index.ends, recorded);
                 if part.lane().is_some() || cut.is_some_and(|window| is_early(window, &record)) {
                     finder.count_unknown();
                 }
