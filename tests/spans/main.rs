@@ -4,7 +4,9 @@
 mod async_calls;
 mod async_tracks;
 mod asyncs;
+mod calls;
 mod corners;
+mod enters_fuzz;
 mod events;
 mod fields;
 mod formatting;
