@@ -312,7 +312,7 @@ fn calls_stay_decided_when_their_first_enters_are_spilled() {
     differences.check();
 }
 
-/// Runs `work` beside two threads that take all the time they get.
+/// Runs `work` while two threads take all the time they get.
 pub(super) fn under_load<T>(work: impl FnOnce() -> T) -> T {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
