@@ -1,4 +1,5 @@
 //! Random programs with an own log: each enter is a slice, omitted, or counted, and calls do not depend on load.
+#![allow(clippy::cast_possible_truncation, reason = "a test")]
 
 use super::calls::{all_figures, segments, under_load};
 use std::future::Future;
