@@ -132,9 +132,16 @@ where
 
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         self.layer.on_new_span(attrs, id, ctx);
+        // `FlushGuard::start_new` may begin another trace while the span is open.
+        if !attrs.fields().is_empty() {
+            self.layer.keep_fields(attrs, id);
+        }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        if let Some(span) = ctx.span(id) {
+            self.layer.keep_values(&span, values);
+        }
         self.layer.on_record(id, values, ctx);
     }
 
@@ -162,7 +169,9 @@ where
     }
 
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
+        let closed = id.clone();
         self.layer.on_close(id, ctx);
+        self.layer.forget_fields(&closed);
     }
 }
 

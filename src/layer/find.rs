@@ -6,12 +6,14 @@ use super::missing::Missing;
 use super::thread_lanes;
 use crate::buffer::{Head, Loss, Tag};
 use crate::callsite::Site;
-use crate::fields::{Encoder, Words};
+use crate::fields::{Datum, Encoder, Word, Words, decode_values};
 use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, WatchedSpan, lent_key, reserve_ids, state};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing_core::Subscriber;
-use tracing_core::span::{Attributes, Id};
+use kineto_trace::fallible::List;
+use kineto_trace::fields::encode_values;
+use tracing_core::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
@@ -305,11 +307,12 @@ pub(super) fn keep_values(recorder: &Arc<Recorder>, site: &Site, values: &Record
     let kept = recorder.span_table().with_entry(key, |entry| entry.idle_fields.clone()).flatten();
     let all = kept.as_deref().unwrap_or_default().iter().chain(words.as_slice());
     let all: List<Word> = all.map(|word| word.to_le_bytes()).collect();
-    let mut last: Vec<(usize, Datum<'_>)> = Vec::new();
+    let mut last: Vec<(u8, Datum<'_>)> = Vec::new();
     for value in decode_values(&all) {
-        match last.iter_mut().find(|(field, _)| *field == value.field) {
+        let field = u8::try_from(value.field).unwrap_or(u8::MAX);
+        match last.iter_mut().find(|(known, _)| *known == field) {
             Some((_, datum)) => *datum = value.datum,
-            None => last.push((value.field, value.datum)),
+            None => last.push((field, value.datum)),
         }
     }
     let fields: Arc<[u64]> = encode_values(&last).into_iter().map(u64::from_le_bytes).collect();

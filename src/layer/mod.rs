@@ -571,6 +571,27 @@ impl KinetoLayer {
         hook.site_for(span.metadata()).is_recorded().then(|| find_span_id(&span.id(), ctx, hook)).flatten()
     }
 
+    /// Keeps the fields of a new span until it closes, for a recording that begins meanwhile.
+    pub(crate) fn keep_fields(&self, attrs: &Attributes<'_>, id: &Id) {
+        let _busy = Busy::begin();
+        find::keep_fields(&self.recorder, attrs, id.into_u64());
+    }
+
+    /// Replaces kept fields of a span by values that are recorded later.
+    pub(crate) fn keep_values<S>(&self, span: &SpanRef<'_, S>, values: &Record<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let _busy = Busy::begin();
+        let site = self.recorder.sites.site_for(span.metadata());
+        find::keep_values(&self.recorder, site, values, span.id().into_u64());
+    }
+
+    /// Drops the kept fields of a span that has closed.
+    pub(crate) fn forget_fields(&self, id: &Id) {
+        self.recorder.span_table().forget_span(id.into_u64());
+    }
+
     /// Records texts for the fields that the layer adds to every callsite; each replaces an earlier one of the span.
     pub(crate) fn record_added<S>(&self, span: &SpanRef<'_, S>, added: &[String], ctx: &Context<'_, S>)
     where

@@ -216,12 +216,15 @@ fn span_open_across_two_traces_is_in_both() {
     let (first, second) = (Written::default(), Written::default());
     let builder = Builder::new().writer(first.clone()).name_fn(Box::new(|_| "named".into()));
     drop(with_layer(builder.category_fn(Box::new(|_| "category".into())), |guard| {
-        let open = info_span!("open").entered();
+        let open = info_span!("open", number = 7, late = tracing::field::Empty).entered();
+        open.record("late", "value");
         guard.start_new(Some(Box::new(second.clone())));
         drop(open);
     }));
     for events in [first.events(), second.events()] {
         assert_eq!(names(&events), ["named"]);
+        assert_eq!(arg(&events, "named", "number").as_deref(), Some("7"));
+        assert_eq!(arg(&events, "named", "late").as_deref(), Some("value"));
         assert_eq!(arg(&events, "named", "category").as_deref(), Some("category"));
     }
 }

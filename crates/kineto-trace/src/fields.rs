@@ -109,7 +109,7 @@ impl<'w> From<Datum<'w>> for ArgValue<'w> {
     }
 }
 
-/// Encodes values as the recorder does, for tests.
+/// Encodes values as the recorder does.
 pub fn encode_values(values: &[(u8, Datum<'_>)]) -> Vec<Word> {
     let mut words = Vec::new();
     for (field, datum) in values {
