@@ -334,16 +334,7 @@ fn run_scripted(seed: u64, steps: usize) {
 fn calls_are_equal_under_load_when_wake_ups_are_scripted() {
     let run = |seed, steps| {
         let (trace, ()) = record(|builder| builder, || run_scripted(seed, steps));
-        let trace = trace.unwrap();
-        let mut figures = all_figures(&trace);
-        // The averages merge a slice with its only child of the same name, and a child may be drawn or omitted.
-        figures.values_mut().for_each(|figures| figures[0] = 0);
-        let mut one_calls = HashSet::new();
-        for event in trace.events().iter().filter(|event| event.span().is_some() && event.arg("reentered").is_none()) {
-            let is_new = event.arg("enters").is_none() || one_calls.insert(event.span());
-            figures.entry(event.name().to_owned()).or_default()[0] += u64::from(is_new);
-        }
-        figures
+        all_figures(&trace.unwrap())
     };
     let (seeds, steps) = (0..40, 300);
     let quiet: Vec<_> = seeds.clone().map(|seed| run(seed, steps)).collect();

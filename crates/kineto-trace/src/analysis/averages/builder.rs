@@ -306,13 +306,6 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
         }
     }
 
-    /// Counts the enters of an operation that is counted as a part of another one, in the row of that.
-    fn add_merged(&mut self, event: &Event<'e>, into: &Event<'e>, node: usize) {
-        let place = self.row_index(into, Section::Ops, Some(node));
-        let enters = call_of(event).map_or(1, |(span, enters)| if self.futures.is_new(span) { enters } else { 0 });
-        self.row_mut(place).enters += enters;
-    }
-
     /// Counts each future as one call, in the row of its first enter.
     fn count_futures(&mut self) {
         for call in std::mem::take(&mut self.futures).into_calls() {
@@ -389,13 +382,6 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
             row.total_bytes.add(cost.total_bytes);
             row.flops = row.flops.saturating_add(cost.flops);
             self.add_call(&event, number);
-        }
-        for (merged, into) in forest.merged_nodes() {
-            if let Some((event, into_event)) = forest.node_event(events, merged).zip(forest.node_event(events, into))
-                && event.span().is_some()
-            {
-                self.add_merged(&event, &into_event, into);
-            }
         }
         self.count_futures();
     }

@@ -1,15 +1,11 @@
 //! Combines all enters of a future's span into one call.
 
-use crate::hash::{HashMap, HashSet};
+use crate::hash::HashMap;
 use crate::time::Timestamp;
 
 /// The spans whose enters are one call, by span id.
 #[derive(Debug, Default)]
-pub(super) struct Futures {
-    calls: HashMap<u64, FutureCall>,
-    /// Spans that only operations counted with others belong to.
-    merged: HashSet<u64>,
-}
+pub(super) struct Futures(HashMap<u64, FutureCall>);
 
 /// A call of a future.
 #[derive(Debug)]
@@ -25,19 +21,14 @@ pub(super) struct FutureCall {
 impl Futures {
     /// Adds a slice of a span with so many enters, in the row at `place`, with its start and its nanoseconds.
     pub(super) fn add_enter(&mut self, span: u64, place: usize, (start, ns): (Timestamp, u64), enters: u64) {
-        let known = self.calls.entry(span).or_insert(FutureCall { first: start, place, busy_ns: 0, enters });
+        let known = self.0.entry(span).or_insert(FutureCall { first: start, place, busy_ns: 0, enters });
         known.busy_ns = known.busy_ns.saturating_add(ns);
         if start < known.first {
             (known.first, known.place) = (start, place);
         }
     }
 
-    /// Returns whether no slice of the span was seen before; later calls return false.
-    pub(super) fn is_new(&mut self, span: u64) -> bool {
-        !self.calls.contains_key(&span) && self.merged.insert(span)
-    }
-
     pub(super) fn into_calls(self) -> impl Iterator<Item = FutureCall> {
-        self.calls.into_values()
+        self.0.into_values()
     }
 }

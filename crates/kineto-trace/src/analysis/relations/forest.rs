@@ -59,7 +59,10 @@ impl Forest {
             let Some(&node) = self.nodes.get(number) else { continue };
             let Some(parent) = self.nodes.get(node.parent as usize).map(|parent| parent.merged_into) else { continue };
             let Some(around) = self.nodes.get_mut(parent as usize) else { continue };
-            let is_same = around.children == 1 && name(around) == name(&node);
+            // Which enters of a span are calls is known.
+            let is_same = around.children == 1
+                && name(around) == name(&node)
+                && events.get(node.event as usize).is_some_and(|event| event.span().is_none());
             if is_same {
                 around.children = node.children;
             }
@@ -85,12 +88,6 @@ impl Forest {
     pub(crate) fn unmerged_nodes(&self) -> impl DoubleEndedIterator<Item = usize> {
         let counts = |(number, node): (usize, &ForestNode)| (node.merged_into as usize == number).then_some(number);
         self.nodes.iter().enumerate().filter_map(counts)
-    }
-
-    /// Returns the nodes that are merged into another, each with that.
-    pub(crate) fn merged_nodes(&self) -> impl Iterator<Item = (usize, usize)> {
-        let nodes = self.nodes.iter().enumerate().map(|(number, node)| (number, node.merged_into as usize));
-        nodes.filter(|(number, into)| number != into)
     }
 
     /// Returns the parent of a node.
