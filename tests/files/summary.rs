@@ -99,12 +99,14 @@ fn merged_ranks_have_the_figures_of_each() {
     });
     let single = texts.each_ref().map(|text| Events::from_reader(text.to_string().as_bytes()).unwrap().summary());
     let merged = Events::from_reader(merge(&texts).as_bytes()).unwrap().summary();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of whole nanoseconds")]
+    let delay_ns = |summary: &Summary| (summary.launches.mean_delay_ns * summary.launches.count as f64).round() as u64;
     let sum = |figure: &dyn Fn(&Summary) -> u64| single.iter().map(figure).sum::<u64>();
     for figure in [
         &|summary: &Summary| summary.launches.count,
         &|summary| summary.launches.unlinked,
         &|summary| summary.launches.started_before_return,
-        &|summary| (summary.launches.mean_delay_ns * summary.launches.count as f64).round() as u64,
+        &delay_ns,
         &|summary| summary.idle.total_ns(),
         &|summary| summary.idle.before_launch_ns,
         &|summary| summary.stream_idle.len() as u64,

@@ -2,7 +2,6 @@
 #![allow(clippy::cast_possible_truncation, reason = "a test")]
 
 use super::calls::{all_figures, segments, under_load};
-use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -32,7 +32,6 @@ use clap::{Parser, Subcommand};
 use kineto_trace::text::escaped;
 use std::fmt::Display;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 

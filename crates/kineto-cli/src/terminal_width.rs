@@ -3,7 +3,7 @@
 /// The width of tables that are not printed to a terminal.
 pub(crate) const DEFAULT_WIDTH: usize = 80;
 
-/// Returns the width of the terminal that the standard output is; `None` if it is none.
+/// Returns the width of the terminal at the standard output, if there is one.
 #[cfg(target_os = "linux")]
 pub(crate) fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
@@ -11,7 +11,7 @@ pub(crate) fn terminal_width() -> Option<usize> {
     Some(if size.ws_col == 0 { DEFAULT_WIDTH } else { usize::from(size.ws_col) })
 }
 
-/// Returns the width of the terminal that the standard output is; `None` if it is none.
+/// Returns the width of the terminal at the standard output, if there is one.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn terminal_width() -> Option<usize> {
     std::io::IsTerminal::is_terminal(&std::io::stdout()).then_some(DEFAULT_WIDTH)

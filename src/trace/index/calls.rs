@@ -64,15 +64,15 @@ struct Closing {
 #[derive(Debug, Default)]
 struct LaneSlices {
     /// Slices, each inside the previous one; the last ones may have ended.
-    open: List<OpenSlice>,
+    open: List<EnteredSlice>,
     /// The slice that was exited last, if that was the last thing the thread did with spans.
-    exited: Option<OpenSlice>,
+    exited: Option<EnteredSlice>,
     /// The span that was closed directly after such an exit, if that was the last thing; else 0.
     closed: u64,
 }
 
 #[derive(Debug, Default)]
-struct OpenSlice {
+struct EnteredSlice {
     slice: u64,
     span: u64,
     start: Ticks,
@@ -144,7 +144,7 @@ impl CloseFinder {
                 around.contents -= 1;
                 around.inside.push(closing.slice);
             }
-            let OpenSlice { slice, start, end, inside, .. } = closing;
+            let EnteredSlice { slice, start, end, inside, .. } = closing;
             self.found.empty.push(Closing { lane: self.lane, slice, span, start, end, inside });
         }
     }
@@ -161,7 +161,7 @@ impl LaneSlices {
         let is_clipped = slice.head.flags & flag::CLIPPED != 0;
         // A slice that began before the recording is recorded when it ends.
         self.exit_until(Ticks(if is_clipped { end } else { start }), ends);
-        let opened = OpenSlice {
+        let opened = EnteredSlice {
             slice: slice.id(),
             span: slice.span_id(),
             start: Ticks(start),
@@ -177,7 +177,7 @@ impl LaneSlices {
         }
         self.exited = None;
         // Slices that do not nest may have ended before those inside them.
-        let is_around = |around: &OpenSlice| {
+        let is_around = |around: &EnteredSlice| {
             around.span == opened.span && around.end_ticks(ends).is_none_or(|end| end > opened.start)
         };
         let is_inside_itself = !opened.is_first && self.open.iter().any(is_around);
@@ -204,14 +204,14 @@ impl LaneSlices {
     }
 
     /// Counts a record for the slice entered last, if the record is inside it.
-    fn count_in(&mut self, is_in: impl Fn(&OpenSlice) -> bool) {
+    fn count_in(&mut self, is_in: impl Fn(&EnteredSlice) -> bool) {
         if let Some(around) = self.open.last_mut().filter(|around| is_in(around)) {
             around.contents += 1;
         }
     }
 }
 
-impl OpenSlice {
+impl EnteredSlice {
     fn end_ticks(&self, ends: &Map<u64, Ticks>) -> Option<Ticks> {
         if self.end.0 != 0 { Some(self.end) } else { ends.get(&self.slice).copied() }
     }

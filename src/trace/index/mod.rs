@@ -124,7 +124,7 @@ impl Pairs {
 }
 
 impl Index {
-    /// Reads all records of a session, whose polled spans are drawn like that.
+    /// Reads all records of a session, whose spans with several enters are drawn like that.
     pub(crate) fn new(recorded: &Recorded, converter: &Converter, how: AsyncSpans, progress: &Progress) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (Set::default(), List::new(), List::new(), List::new());
@@ -189,18 +189,23 @@ impl Index {
         index.values = Pairs(last_values(recorded, &values));
         index.errors.0.sort_unstable();
         index.counts.0.sort_unstable();
-        let mut found = finder.finish();
-        index.reentered = std::mem::take(&mut found.reentered);
-        index.reentered.sort_unstable();
         index.find_tracks(recorded, &again, &closes);
-        found.decide_calls(recorded, &mut index);
-        if how != AsyncSpans::PerPoll {
-            index.omissible = found.find_omissible(recorded, &index, converter);
-        }
+        index.find_calls(finder, recorded, converter, how);
         // The follower was first entered before the trace, where no arrow can lead.
         follows.retain(|(span, _)| !early.contains(span));
         index.find_arrows(recorded, converter, &follows);
         index
+    }
+
+    /// Finds which spans are one call, and the enters that are not drawn.
+    fn find_calls(&mut self, finder: CloseFinder, recorded: &Recorded, converter: &Converter, how: AsyncSpans) {
+        let mut found = finder.finish();
+        self.reentered = std::mem::take(&mut found.reentered);
+        self.reentered.sort_unstable();
+        found.decide_calls(recorded, self);
+        if how != AsyncSpans::PerPoll {
+            self.omissible = found.find_omissible(recorded, self, converter);
+        }
     }
 
     fn sort_runs(&mut self, recorded: &Recorded) {

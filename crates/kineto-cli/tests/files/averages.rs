@@ -13,7 +13,7 @@ fn table_prints_averages_as_torch_does() {
     let (torch, _, _) = run(&["table", path, "--torch"]);
     assert!(torch.contains("Name") && torch.matches("gemm").count() == 1, "{torch}");
     let (csv, _, _) = run(&["table", path, "--csv", "--by", "thread,device"]);
-    assert!(csv.starts_with("section,name,Thread,Device,count,self_cpu_ns,"), "{csv}");
+    assert!(csv.starts_with("section,name,Thread,Device,count,enters,self_cpu_ns,"), "{csv}");
     let (json, _, _) = run(&["table", path, "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["kernels"][0]["self_device_ns"], 10_000);

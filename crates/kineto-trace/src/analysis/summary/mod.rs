@@ -299,7 +299,10 @@ fn more_notes(
 /// Returns the reason in the header of a dump.
 fn dump_reason(events: &Events) -> Option<String> {
     let (_, reason) = events.metadata().find(|(key, _)| *key == "dump_reason")?;
-    serde_json::from_str(reason).ok()
+    match Json::new(reason.as_bytes(), 0).read_value().ok()? {
+        JsonValue::Text(text) => Some(text.decode_text().0.into_owned()),
+        _ => None,
+    }
 }
 
 /// Returns the rank in `distributedInfo`.
