@@ -95,6 +95,24 @@ fn async_call_has_no_track_when_it_never_waits() {
 }
 
 #[test]
+fn sync_span_has_a_slice_for_each_enter_with_work() {
+    let work = |micros| {
+        let start = std::time::Instant::now();
+        while start.elapsed() < std::time::Duration::from_micros(micros) {}
+    };
+    let file = record(|| {
+        for _ in 0..20 {
+            let span = info_span!("work");
+            span.in_scope(|| work(50));
+            span.in_scope(|| work(30));
+        }
+    });
+    let slices = file.all("work");
+    assert_eq!((slices.len(), file.trace.stats().omitted_enters), (40, 0));
+    assert!(slices.iter().map(|slice| slice.end - slice.start).sum::<u64>() >= 20 * 80_000);
+}
+
+#[test]
 fn async_call_counts_once_when_it_waits() {
     let file = record(|| (0..10).for_each(|_| run(waits_once())));
     assert_eq!((tracks(&file), averages(&file)), (vec![("waits_once", 3); 10], vec![row("waits_once", 10, 30)]));

@@ -61,7 +61,7 @@ async fn serve_and_load() -> Result<u32, client::Error> {
     Ok(answered)
 }
 
-/// Prints how often each span was entered, and the total time.
+/// Prints the number of slices of each span, and their total time.
 fn describe(trace: &Trace) {
     let mut spans = BTreeMap::<String, (u32, u64)>::new();
     trace.for_each(|activity| {
@@ -71,7 +71,7 @@ fn describe(trace: &Trace) {
             *total += end.since(start);
         }
     });
-    println!("\n{:<20} {:>8} {:>10}", "span", "polls", "total ms");
+    println!("\n{:<20} {:>8} {:>10}", "span", "slices", "total ms");
     for (name, (count, total)) in &spans {
         println!("{name:<20} {count:>8} {:>10.3}", *total as f64 / 1e6);
     }
