@@ -69,12 +69,12 @@ mod tests {
         page.start_section("Two");
         page.add_line("", "");
         page.add_types("none", ActivityTypes::EMPTY);
-        let words = ["word"; 15].join(" ");
+        let words = ["word"; 11].join(" ");
         let path = "x".repeat(120);
         let indent = " ".repeat(COLUMN);
         let line = |label: &str, text: &str| format!("  {label:<20}{text}\n");
         let expected = format!(
-            "One\n{}{indent}word word word word word\n{}\nTwo\n\n",
+            "One\n{}{indent}word word word word word word word word word\n{}\nTwo\n\n",
             line("label", &words),
             line("path", &path),
         );
