@@ -73,8 +73,8 @@ macro_rules! counter {
 /// - a layer that the first use installs as `tracing`'s global default subscriber, permanently and without other layers. If
 ///   the program has set a global default without a `KinetoLayer`, the expression runs without a profile, with a warning.
 ///
-/// An idle profiler is started and stopped, also one whose schedule waits or has ended. A recording profiler continues: the table then covers the annotation, without
-/// work that devices have not reported yet.
+/// An idle profiler is started and stopped, also one whose schedule waits or has ended. A recording profiler continues: the
+/// table then covers the annotation, without work that devices have not reported yet.
 ///
 /// ```
 /// # fn work() -> u32 { 7 }

@@ -53,8 +53,9 @@ pub(crate) mod flag {
     pub(crate) const CLIPPED: u8 = 4;
     /// Slice: its span is a user annotation.
     pub(crate) const ANNOTATES: u8 = 8;
-    /// Slice: the thread that created its span entered it first, and created, entered and exited no other span in between. Nor
-    /// was the hook before the creation the creation of another span with the same parent, as of a model's layers.
+    /// Slice: the span's first enter directly followed its creation: on the same thread, which created, entered and exited
+    /// no other span in between. The hook before that creation must not have created another span with the same parent:
+    /// constructors of models create the spans of their layers in a row.
     pub(crate) const DIRECT: u8 = 32;
     /// Close: the thread exited a span before, and did nothing with spans in between that leaves no record.
     pub(crate) const AFTER_EXIT: u8 = 8;

@@ -241,11 +241,12 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Trusts the callers of a program that has more rights than they: by set-user-ID, set-group-ID or file capabilities, such as
-    /// those that permit counters. Default: false.
+    /// Sets whether a program with more rights than its callers trusts them. Default: false.
     ///
-    /// Without it, such a program reads no environment variable, loads no library, and serves no requests. With it, callers
-    /// may read and write files and load libraries with its rights. It applies to the whole process.
+    /// A program has more rights by set-user-ID, set-group-ID or file capabilities, such as those that permit counters. By
+    /// default, such a program reads no environment variable and no configuration file with a relative path, loads no
+    /// library, and serves no requests. If it trusts its callers, they may read and write files and load libraries with its
+    /// rights. The setting applies to the whole process.
     pub fn trust_caller(self, on: bool) -> Self {
         process::trust_caller(on);
         self

@@ -103,14 +103,14 @@ impl Cache {
         }
     }
 
-    /// Returns the frame in which a cached span was entered last outside of itself.
+    /// Returns the index of the frame of a cached span's outermost open slice.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
     pub(super) fn frame_index(&self, key: u64) -> usize {
         self.frames[span_bucket(key)].get()
     }
 
-    /// Notes the frame in which a span is entered outside of itself.
+    /// Sets the index of the frame of a span's outermost open slice.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
     pub(super) fn set_frame_index(&self, key: u64, index: usize) {

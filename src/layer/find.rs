@@ -137,8 +137,8 @@ fn hand_to_lane(hook: &Hook<'_>, key: u64, found: SpanState) {
     });
 }
 
-/// Returns the stored state for an enter, and whether that is the span's first, which may directly follow its creation. If it
-/// is not the first, the thread may cache the state.
+/// Returns the stored state for an enter, and whether the enter is the span's first. If it is not, the thread may cache the
+/// state. `is_direct` tells whether a first enter directly follows the span's creation.
 fn enter_stored(hook: &Hook<'_>, key: u64, is_direct: bool) -> Option<(SpanState, bool)> {
     let enter = |stored: &mut StoredState| {
         let first = stored.enter(is_direct);

@@ -44,7 +44,7 @@ pub(crate) struct Lane {
     /// Frames too deep for other threads to see; their spans are stored in the recorder's table. `close_down` empties the
     /// list, so that a lane needs no destructor.
     pub(super) deep: ManuallyDrop<RefCell<Vec<DeepFrame>>>,
-    /// What frames tell about the last hook, where there is none.
+    /// The last hook above the visible frames; below, the frames themselves hold it.
     deep_last: Cell<DeepHook>,
     pub(super) cache: Cache,
     pub(super) pushed_slices: PushedSlices,
@@ -500,7 +500,7 @@ impl Lane {
     /// Notes that a span, 0 if it is not recorded, closed without a record.
     pub(crate) fn note_unrecorded_close(&self, span: u64) -> Result<(), Missing> {
         match self.frame_above()? {
-            // One that was entered once may be the span that was exited last.
+            // A span that was entered once may be the one exited last; then its close changes nothing.
             Some(frame) if span != 0 && frame.span() == span => {}
             Some(frame) => frame.set_slice(0),
             None => self.deep_last.set(DeepHook::Other),

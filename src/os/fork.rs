@@ -130,7 +130,7 @@ impl<T: Default> Default for Own<T> {
 /// The number of forks between the process that first recorded and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// What else a forked child does.
+/// The handler that each forked child runs; set by `call_in_children`.
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
 /// Returns a number that differs in every forked child, also in one that was made by `clone(2)` without the C library.
@@ -159,7 +159,7 @@ pub(crate) fn call_in_children(in_child: fn()) {
     });
 }
 
-/// Leaves what is the parent's to it.
+/// Begins a new generation, detaches it from the parent's shared files, and runs the handler of `call_in_children`.
 #[cold]
 fn enter_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);

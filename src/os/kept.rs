@@ -1,5 +1,5 @@
-//! Descriptors that are open for long. The program may close them, for example by `closefrom(3)`, and their numbers then belong to
-//! files of its own.
+//! Descriptors that stay open for long. The program may close them, for example by `closefrom(3)`, and reuse their numbers
+//! for its own files.
 #![allow(unsafe_code, reason = "a descriptor that may be closed has no safe form")]
 
 use std::fs::File;
@@ -26,7 +26,7 @@ pub(crate) struct DescriptorId {
 
 #[cfg(unix)]
 impl DescriptorId {
-    /// Returns those of a descriptor; `None` if it is closed.
+    /// Returns the device and inode of a descriptor; `None` if it is closed.
     pub(crate) fn of_descriptor(number: RawFd) -> Option<DescriptorId> {
         use std::os::fd::FromRawFd;
         use std::os::unix::fs::MetadataExt;

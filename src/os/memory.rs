@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns whether records may take more memory.
 ///
-/// A limit on the process's addresses or data (`ulimit -v`, `-d`) makes each allocation of the program fail where it is reached, and most abort
-/// then. So records leave a part of it, of which the end of the recording needs most.
+/// At a limit on the process's address space or data (`ulimit -v`, `-d`), allocations of the program fail, and most programs
+/// abort then. So records leave a part of the limit free. The end of the recording needs most of that part.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn has_headroom() -> bool {
     const PART: u64 = 4;
@@ -86,7 +86,7 @@ pub(crate) fn populate_pages(words: &'static [AtomicU64]) {
     words.iter().step_by(SMALLEST_PAGE).for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// Does the same without a store of this process: where memory is short, that is an error and no signal.
+/// Makes every page of `words` present without a store by this process: a lack of memory is an error instead of a signal.
 ///
 /// # Errors
 /// The system's number: `EINVAL` before Linux 5.14.

@@ -1,9 +1,13 @@
 //! Locks among all copies of this crate in the process: shared libraries may each have one, with statics of its own.
 //!
-//! The locks are those of bytes of memory files (`memfd_create`), which belong to an open file description (`F_OFD_SETLK`): locks of the process
-//! do not exclude within it. A copy finds the files of others among the process's descriptors. It creates one if there is none, searches
-//! again, and locks its byte in all: of two copies at the same time, the second to search sees the file of the first. Outside of the process,
-//! nothing is seen of it, and nothing is left behind.
+//! A lock is a byte of a memory file (`memfd_create`). It belongs to an open file description (`F_OFD_SETLK`), because locks
+//! of a process do not exclude each other within it.
+//!
+//! 1. A copy searches the process's descriptors for such files of other copies. If there is none, it creates one.
+//! 2. It searches again. If two copies create files at the same time, the second one to search finds the file of the first.
+//! 3. It locks its byte in all files that it has found.
+//!
+//! Other processes do not see the files, and nothing is left behind.
 #![allow(unsafe_code, reason = "memfd_create and locks of descriptions have no safe form")]
 
 use super::kept::Kept;

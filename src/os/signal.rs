@@ -179,7 +179,7 @@ mod unix {
             return;
         }
         let Ok(mut waiter) = wake::open() else { return give_up() };
-        // In a forked child, one of its parent's.
+        // A forked child may have inherited a dump that its parent has begun.
         IS_DUMPING.store(false, Ordering::SeqCst);
         let run = move || {
             while waiter.wait() {
@@ -221,8 +221,8 @@ mod unix {
         }
     }
 
-    /// Ends the process by the signal, unless the program has installed a handler since. Another copy of this crate that has handled the signal
-    /// before comes next, and ends the process.
+    /// Ends the process by the signal, unless the program has installed a handler since. If another copy of this crate
+    /// handled the signal before, that copy gets it next, and ends the process.
     fn end_process(signal: libc::c_int) {
         // The action is the default if another thread is already here.
         if !is_ours(signal) && !is_default(signal) {

@@ -68,8 +68,8 @@ pub(crate) mod state {
     /// The span's scope, not its callsite, is why it is not recorded.
     pub(crate) const EXCLUDED_BY_SCOPE: u64 = 1 << 19;
 
-    /// In a frame: the slice is inside another one of its span. The registry does not take that span for the current one then, so
-    /// the frame's span is the one around, and its own is in the place of the parent.
+    /// In a frame: the slice is inside another slice of its span. The registry does not make the span current again. So the
+    /// frame's `span` is the span around it, and its `parent` holds the id of its own span.
     pub(crate) const DUPLICATE: u64 = 1 << 20;
 
     /// Whether the state is also in the recorder's span table, or follows from the callsite.
@@ -168,7 +168,7 @@ pub(crate) const fn lent_key(key: u64) -> u64 {
     !key
 }
 
-/// The top two bits of a key's index: both are 0 in keys, and 1 in those of lent spans.
+/// The position of the top two bits of a key's index. Both bits are 0 in keys of spans, and 1 in keys of lent spans.
 const INDEX_TOP: u32 = 36;
 
 /// Returns the key of a free frame that notes the creation of a span whose state is only elsewhere. No span has it.

@@ -44,7 +44,7 @@ pub(crate) fn is_open() -> bool {
 /// Returns the listeners that record now.
 #[inline]
 pub(crate) fn open_listeners() -> impl Iterator<Item = &'static Listener> {
-    // Finds out whether this is a child, which leaves the lane.
+    // Detects a forked child that called no handler, which must leave its parent's lane first.
     fork::generation();
     let mut left = OPEN.load(Ordering::Relaxed);
     std::iter::from_fn(move || {

@@ -50,7 +50,7 @@ fn files_of(folder: &Folder, path: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_segment).collect();
     files.sort();
     if let Some(live) = live_file_of(folder, path) {
-        // Which also has what is in an unfinished segment.
+        // The live file also has the records of an unfinished segment.
         files.retain(|path| path.extension().is_some_and(|end| end == "kseg"));
         files.push(live);
     }
@@ -128,8 +128,8 @@ pub(crate) fn left_segment_folders(folder: &Path) -> Vec<PathBuf> {
     find_entries(folder, "segments", is_left)
 }
 
-/// Returns the paths of entries with that extension in a folder, in order, for which `is_wanted` is true: of the folder, their names
-/// and their paths.
+/// Returns the paths of entries with that extension in a folder, in order, for which `is_wanted` is true. It gets the open
+/// folder, the name of the entry, and its path.
 fn find_entries(folder: &Path, extension: &str, is_wanted: impl Fn(&Folder, &OsStr, &Path) -> bool) -> Vec<PathBuf> {
     /// Other users may fill the folder.
     const ENTRIES_MAX: usize = 10_000;

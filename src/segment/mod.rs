@@ -128,9 +128,9 @@ impl Trace {
 
     /// Does the same with one of the [files](Segment::files_in) in a folder of segments, which may have been moved or copied.
     ///
-    /// Unlike a path of [`read_segment`](Trace::read_segment), it must be a regular file and no link. A live file has what is not in
-    /// these segments. If the folder has no segments of its process, those count that are where the
-    /// process has written them.
+    /// Unlike a path of [`read_segment`](Trace::read_segment), it must be a regular file and no link. A live file has the
+    /// records that are not in these segments. If the folder has no segments of its process, those are used that are where
+    /// the process has written them.
     ///
     /// # Errors
     /// Those of [`read_segment`](Trace::read_segment).

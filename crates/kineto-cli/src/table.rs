@@ -11,7 +11,7 @@ use std::process::ExitCode;
 ///
 /// In a terminal, columns that do not fit are left out; a pipe or a file gets all.
 ///
-/// Exit status: 0 if the trace was read; 1 if not; 2 for wrong arguments.
+/// Exit status: 0 if the trace was read; 1 if not, or if no event is selected; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto table app.pt.trace.json.gz --sort-by self_cuda_time_total --rows 20\n  \

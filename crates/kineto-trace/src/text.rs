@@ -32,7 +32,7 @@ pub fn printable(text: &str) -> String {
     text.replace(is_unprintable, " ")
 }
 
-/// Returns a text in which escapes such as `\u{1b}` replace the same characters.
+/// Returns a text in which escapes such as `\u{1b}` replace characters that a terminal does not show or that act on it.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     // Writing to memory does not fail.

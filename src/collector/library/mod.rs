@@ -136,8 +136,8 @@ impl Library {
         Err("this system has no loader of libraries".to_owned())
     }
 
-    /// Loads a library, unless the caller of a program with more rights could choose it: vendors' libraries load others that
-    /// the environment names.
+    /// Loads a library, unless the program has an untrusted caller: vendors' libraries load others that the environment
+    /// names, so the caller could choose them.
     #[cfg(any(unix, windows))]
     fn open(name: &OsStr) -> Result<Library, String> {
         if process::has_untrusted_caller() {

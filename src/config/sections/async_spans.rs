@@ -6,11 +6,11 @@ use crate::encoding::encoded_as;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AsyncSpans {
-    /// `Both` for spans that are one call with more than two enters (more than one if they are still open), `PerPoll` for all
-    /// others, except that an enter is not drawn in which a future is dropped within a microsecond and without a record.
+    /// `Both` for spans that are one call with more than two enters (more than one if they are still open), `PerPoll` for
+    /// all others. In addition, enters are not drawn in which a future is dropped within a microsecond and without a record.
     ///
-    /// A span is one call if its first enter directly followed its creation, or its close directly followed its last exit, on
-    /// the same thread. The field `kineto.call` (`"span"` or `"enter"`) overrides that.
+    /// A span is one call if its first enter directly followed its creation, or its close directly followed its last exit,
+    /// on the same thread. The field `kineto.call` (`"span"` or `"enter"`) overrides both.
     #[default]
     Auto,
     /// One slice for each enter, on the polling thread, also for the last one that drops a future.

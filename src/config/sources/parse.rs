@@ -7,8 +7,8 @@
 //! - A quoted value may contain any character, with `\"` and `\\` as escapes.
 //! - Parsing continues after a bad line, so that all errors are reported at once.
 //!
-//! A file that is named by mistake, or by an attacker, may hold secrets: messages repeat only lines that have a key of ours. They
-//! repeat an unknown key only if another line has one.
+//! A file that is named by mistake, or by an attacker, may hold secrets, so messages repeat only lines with a known key.
+//! They repeat an unknown key only if another line has a known key, or if it resembles one.
 
 use super::super::keys::{Key, is_removed, unknown_key_hint};
 use super::settings::{ParsedSettings, SettingError};

@@ -53,8 +53,9 @@ impl Lane {
         Ok(())
     }
 
-    /// Returns whether the hook before was the creation of another span with that parent. A frame may hold a span with another
-    /// parent since an earlier slice. `frame` is the one above the innermost open slice.
+    /// Returns whether the thread's previous hook created another span with that parent.
+    ///
+    /// `frame` is the one above the innermost open slice. It may still hold a span of an earlier slice, with another parent.
     fn follows_creation(&self, frame: Option<&Frame>, parent: u64) -> bool {
         match frame {
             Some(frame) => frame.is_new() && frame.parent() == parent,
@@ -94,7 +95,7 @@ impl Lane {
             }
             recorder.losses.add(Loss::SlicesOverLimit, u64::from(slice == 0));
         }
-        // The registry knows such a span by its first enter.
+        // Of a span that is entered inside itself, the registry's stack counts only the first enter as current.
         let outermost = frames.index_of_open(key).or_else(|| self.is_open_in_deep(key).then_some(TOO_DEEP));
         let is_duplicate = outermost.is_some() && known.meta & state::IGNORED == 0;
         self.cache.set_frame_index_if_cached(key, outermost.unwrap_or(frames.top() + 1));

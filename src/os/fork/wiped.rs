@@ -60,7 +60,7 @@ fn page() -> Option<&'static [AtomicU64]> {
     Some(unsafe { std::slice::from_raw_parts(PAGE.load(Ordering::Acquire), WORDS) })
 }
 
-/// Marks this process as one that knows about its fork; returns `false` if it did already. Allocates nothing.
+/// Marks this process as known; returns whether it was not yet, as in a forked child. Allocates nothing.
 pub(super) fn mark_process() -> bool {
     // SAFETY: null, or the first word of the page, which lives for ever.
     let first = unsafe { PAGE.load(Ordering::Acquire).as_ref() };

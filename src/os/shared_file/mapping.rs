@@ -193,7 +193,7 @@ impl SharedFile {
             // The kernel is older than that call.
             Err(libc::EINVAL) => self.allocate_by_descriptor(words, part),
             Err(_) => {
-                // Of a part that was populated in part.
+                // The failed call may have populated some of the pages.
                 self.release(words);
                 false
             }

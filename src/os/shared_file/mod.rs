@@ -18,7 +18,7 @@ pub(crate) struct SharedFile {
     words: &'static [AtomicU64],
     /// The descriptor, with which the file is locked; -1 in a forked child.
     descriptor: AtomicI32,
-    /// Those of the file: the program may close the descriptor and use its number again.
+    /// The device and inode of the file: the program may close the descriptor and reuse its number.
     device: AtomicU64,
     inode: AtomicU64,
     /// The fork generation of the process that made it.

@@ -1,7 +1,7 @@
 //! Handlers of other copies of this crate in the process: shared libraries may each have one, with statics of its own.
 //!
-//! A copy recognizes the handler of another by the signals that it blocks: some real-time signals that no program blocks together. It replaces that
-//! handler, and passes the signal on.
+//! A copy recognizes the handler of another copy by the signals that the handler blocks: a set of real-time signals that no
+//! program blocks together. It replaces that handler, and passes the signal on.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

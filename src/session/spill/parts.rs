@@ -67,7 +67,7 @@ impl SpilledRecording {
 }
 
 impl SpillState {
-    /// Returns whether all parts have files of their own.
+    /// Returns whether no part is left to write: no segment, no unwritten part, and none that is being written.
     pub(super) fn has_no_parts(&self) -> bool {
         self.segments.is_empty() && self.unwritten.is_empty() && !self.is_writing
     }

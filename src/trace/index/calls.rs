@@ -1,13 +1,13 @@
 //! Decides which spans are one call, and finds the enters in which their futures are dropped.
 //!
-//! The records do not mark the spans of futures, and a span may also be entered for each call, as a layer of a model is. A span
-//! that was entered more than once is one call if one of these holds:
+//! The records do not mark the spans of futures, and a span may also be entered for each call, as a layer of a model is. A
+//! span that was entered more than once is one call if one of these holds:
 //!
 //! - Its first enter directly followed its creation ([`flag::DIRECT`]), as in an `async fn` with `#[instrument]`.
-//! - The thread that exited it last then closed it ([`flag::AFTER_EXIT`]): it created, entered, exited and closed no other span in
-//!   between, and no two threads were inside the span at once. `tracing`'s `Instrumented` does so: it enters the span once more
-//!   to drop the future. If a child outlives that, its parent closes directly after the child did so, which counts as well:
-//!   whether a task ends before those that it spawned depends on load.
+//! - The thread that exited it last then closed it ([`flag::AFTER_EXIT`]). In between, the thread created, entered, exited
+//!   and closed no other span. No two threads were ever inside the span at once. `tracing`'s `Instrumented` closes spans
+//!   this way: it enters the span once more to drop the future. A span also counts if it closes directly after its child,
+//!   because a task may end before the tasks that it spawned, depending on load.
 //!
 //! The field `kineto.call` overrides both. Otherwise each outermost enter is a call. The rules read neither durations nor
 //! events. Spans that are not recorded count as others, so that a filter changes no call.
@@ -136,7 +136,7 @@ impl CloseFinder {
             return;
         }
         let exited = exited.filter(|exited| exited.span == span);
-        // A child exited last.
+        // Without an own exit, a child exited last: its exit counts as later than all of the span.
         self.found.exits.insert(span, exited.as_ref().map_or(Ticks(u64::MAX), |exited| exited.end));
         let Some(closing) = exited else { return };
         if closing.contents == 0 && closing.start.0 != 0 {
@@ -189,7 +189,7 @@ impl LaneSlices {
     fn exit_until(&mut self, at: Ticks, ends: &Map<u64, Ticks>) {
         while let Some(mut exited) = self.open.pop_if(|open| open.end_ticks(ends).is_some_and(|end| end <= at)) {
             exited.end = exited.end_ticks(ends).unwrap_or(at);
-            // Until it proves to be a closing one.
+            // `close` subtracts it again for a closing enter without contents.
             if let Some(around) = self.open.last_mut() {
                 around.contents += 1;
             }

@@ -91,8 +91,9 @@ pub(crate) struct Track {
     pub(crate) is_one_call: bool,
     /// Whether its first enter directly followed its creation.
     is_direct: bool,
-    /// The thread of an enter, and whether there are others.
+    /// The thread of the first slice that was read.
     thread: i64,
+    /// Whether other threads entered the span, too.
     is_on_several_threads: bool,
 }
 
@@ -124,7 +125,7 @@ impl Pairs {
 }
 
 impl Index {
-    /// Reads all records of a session, whose spans with several enters are drawn like that.
+    /// Reads all records of a session; `how` selects how spans with several enters are drawn.
     pub(crate) fn new(recorded: &Recorded, converter: &Converter, how: AsyncSpans, progress: &Progress) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (Set::default(), List::new(), List::new(), List::new());

@@ -1,4 +1,4 @@
-//! Traces that people met, with the results that are right for them.
+//! Traces from users' reports, with the expected results.
 
 use super::{Event, Events, Note, TrackId};
 

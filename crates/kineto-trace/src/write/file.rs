@@ -36,9 +36,9 @@ pub(super) fn begin_protection() -> Option<Box<dyn Any>> {
 
 /// Writes a file that appears at `path` only when it is complete.
 ///
-/// `write` fills a temporary file in the same folder, named `<name>.<pid>-<number>-<random>.part`; with a
-/// [`Protection`], `.tmp`. It is created exclusively, with default permissions, and then renamed. An existing file is replaced atomically. A symbolic link is
-/// itself replaced and never followed, so other users of a shared folder cannot redirect the write.
+/// `write` fills a temporary file in the same folder, named `<name>.<pid>-<number>-<random>.part`; with a [`Protection`],
+/// `.tmp`. It is created exclusively, with default permissions, and then renamed. An existing file is replaced atomically. A
+/// symbolic link is itself replaced and never followed, so other users of a shared folder cannot redirect the write.
 ///
 /// Character devices and `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` are written to directly. The file extension
 /// determines the [format](Format); `gzip_level` is 0 to 9. Data is not synced to the disk: after a power failure the

@@ -52,7 +52,7 @@ pub fn repair(input: impl AsRef<Path>, output: impl AsRef<Path>) -> Result<Optio
     if copied.rewritten == 0 && copied.dropped_bytes == 0 && copied.is_closed {
         return Ok(None);
     }
-    // What fails now did not before, so it is the output.
+    // The input was read without a fault above, so a failure here is the output's.
     file::save(output.as_ref(), GZIP_LEVEL, |out| copy_file(input, out).map(drop).map_err(io::Error::other))?;
     let Copied { kept_bytes, dropped_bytes, rewritten, .. } = copied;
     Ok(Some(Repair { kept_bytes, dropped_bytes, rewritten }))

@@ -1,13 +1,13 @@
-//! Rewrites a value that is not JSON as JSON, as readers with fewer demands take it.
+//! Rewrites a value that is not JSON as JSON, with the meaning that lenient readers give it.
 //!
-//! Files are read strictly. After a fault, the value with the fault is rewritten and read once more; what a rewrite changes is counted.
+//! Files are read strictly. After a fault, the value with the fault is rewritten and read once more; each change is counted.
 //!
 //! | In the file | Read as |
 //! |---|---|
 //! | a text with a backslash that begins no escape, such as a path of Windows | all its backslashes are letters |
 //! | a control character in a text | that character |
 //! | `N/A`, `None` or `undefined` as a value | null |
-//! | a number that is not finite, inside a list | a text, as this crate writes it |
+//! | a number that is not finite, where the strict reader takes none | a text, as this crate writes it |
 //! | a comma before a closing bracket | no comma |
 //!
 //! Unescaped quotes stay a fault: where such a text ends is a guess.

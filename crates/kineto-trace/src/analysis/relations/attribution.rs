@@ -8,11 +8,11 @@ use std::fmt;
 /// Maps device work to the call that launched it and to the operation that it is attributed to.
 ///
 /// torch uses "External id" alone. Graph launches and driver calls lack it, and old versions of Kineto filled it with
-/// another number. This type finds the launch by its correlation id, among the calls whose process ids have the prefix of the work's.
-/// The operation is the one that the "External id"
-/// names, if the launch happened inside it; otherwise it is the innermost one around the launch.
+/// another number. This type finds the launch by its correlation id, among the calls whose process ids have the same prefix
+/// as the work's. The operation is the one that the "External id" names, if the launch happened inside it; otherwise it is
+/// the innermost one around the launch.
 ///
-/// It answers for events of its own trace: for those of another, all answers are `None`.
+/// For events of another trace, all answers are `None`.
 #[derive(Clone)]
 pub struct Attribution<'e> {
     events: &'e Events,

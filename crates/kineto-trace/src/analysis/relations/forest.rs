@@ -59,7 +59,7 @@ impl Forest {
             let Some(&node) = self.nodes.get(number) else { continue };
             let Some(parent) = self.nodes.get(node.parent as usize).map(|parent| parent.merged_into) else { continue };
             let Some(around) = self.nodes.get_mut(parent as usize) else { continue };
-            // Which enters of a span are calls is known.
+            // The arguments of spans already tell which enters are calls.
             let is_same = around.children == 1
                 && name(around) == name(&node)
                 && events.get(node.event as usize).is_some_and(|event| event.span().is_none());

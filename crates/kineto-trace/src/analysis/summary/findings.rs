@@ -41,7 +41,7 @@ impl GainClaim {
 }
 
 impl Summary {
-    /// Returns the problems found: first, whether times are wrong, then by possible gain in descending order; at most five.
+    /// Returns at most five problems: wrong times first, then the others by possible gain in descending order.
     pub fn findings(&self) -> Vec<Finding> {
         const MAX_FINDINGS: usize = 5;
 

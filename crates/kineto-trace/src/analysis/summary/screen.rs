@@ -13,8 +13,8 @@ use std::str::FromStr;
 
 /// A summary as text; made by [`Summary::screen`], printed by `Display`.
 ///
-/// The first 23 lines say what the trace is, how busy devices are, why they are idle, what to do next, and how long requests take. All lines fit
-/// the width; times have units.
+/// The first 23 lines show what the trace is, how busy devices are, why they are idle, what to do next, and how long
+/// requests take. All lines fit the width; times have units.
 #[derive(Clone, Debug)]
 #[must_use = "print it"]
 pub struct Screen<'s> {

@@ -110,8 +110,8 @@ impl Work<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct StreamId {
-    /// The argument `device` of its work, else the process on which it is drawn; always that if it has a name instead of a
-    /// number: traces merged from several ranks have devices of equal numbers.
+    /// The argument `device` of its work, else the process on which it is drawn. A process that has a name instead of a
+    /// number is always used: traces merged from several ranks have devices of equal numbers.
     pub device: TrackId,
     /// The argument `stream`, else the track on which it is drawn.
     pub stream: TrackId,
