@@ -31,8 +31,8 @@ impl fmt::Debug for BlockRecording {
 /// The part of a recording that belongs to the block.
 #[derive(Clone, Copy, Debug)]
 enum BlockExtent {
-    /// All of it: it was started for the block.
-    All,
+    /// All of it: it was started for the block, which may be apart from a schedule.
+    All { is_apart: bool },
     /// The block's annotation: the recording was running before, and continues.
     Annotation,
 }
@@ -55,7 +55,7 @@ impl BlockRecording {
             Status::Paused => {
                 Err(Error::new(ErrorKind::AlreadyActive, "a recording is paused; resume or stop it first"))
             }
-            _ => profiler.start_block().map(|()| (profiler, BlockExtent::All)),
+            _ => profiler.start_block().map(|is_apart| (profiler, BlockExtent::All { is_apart })),
         });
         BlockRecording { name: name.to_string(), state }
     }
@@ -64,8 +64,8 @@ impl BlockRecording {
     fn block_averages(&self, profiler: &Profiler, extent: BlockExtent) -> Result<KeyAverages, Error> {
         let nothing = |why: &str| Error::new(ErrorKind::NotActive, format!("nothing was recorded: {why}"));
         match extent {
-            BlockExtent::All => {
-                let trace = profiler.stop_block()?;
+            BlockExtent::All { is_apart } => {
+                let trace = profiler.stop_block(is_apart)?;
                 trace.why_empty().map_or_else(|| Ok(trace.key_averages()), |why| Err(nothing(why)))
             }
             BlockExtent::Annotation => {

@@ -107,9 +107,9 @@ impl Profiler {
         session.begin_schedule()
     }
 
-    /// Starts the recording of a block, whatever the schedule does.
+    /// Starts the recording of a block. Returns whether it is apart from the schedule.
     #[cfg(feature = "analysis")]
-    pub(crate) fn start_block(&self) -> Result<(), Error> {
+    pub(crate) fn start_block(&self) -> Result<bool, Error> {
         let session = self.session()?;
         session.check_guard()?;
         session.start_block()
@@ -117,8 +117,8 @@ impl Profiler {
 
     /// Ends the recording of a block.
     #[cfg(feature = "analysis")]
-    pub(crate) fn stop_block(&self) -> Result<Trace, Error> {
-        self.session()?.stop_block()?.map_or_else(|| self.stop(), Ok)
+    pub(crate) fn stop_block(&self, is_apart: bool) -> Result<Trace, Error> {
+        if is_apart { self.session()?.stop() } else { self.stop() }
     }
 
     /// Ends the recording and returns it, without waiting for any thread of the program.

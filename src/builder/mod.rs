@@ -62,7 +62,7 @@ pub struct KinetoLayerBuilder {
     log_sink: Option<LogSink>,
     added_fields: &'static [&'static str],
     /// Whether the output may have any extension, as in tracing-chrome.
-    has_any_name: bool,
+    accepts_any_extension: bool,
     env: Option<Env>,
     /// Whether only external requests start a recording.
     waits: bool,
@@ -385,7 +385,7 @@ impl KinetoLayerBuilder {
     /// Records as tracing-chrome: adds fields to every callsite, of which the layer records the texts, and writes JSON to an output
     /// of any name.
     pub(crate) fn like_chrome(mut self, added_fields: &'static [&'static str]) -> Self {
-        (self.added_fields, self.has_any_name) = (added_fields, true);
+        (self.added_fields, self.accepts_any_extension) = (added_fields, true);
         self
     }
 
@@ -433,7 +433,7 @@ impl KinetoLayerBuilder {
         let mut config = resolve_config(&self.overrides, &env)?;
         let (sinks, is_strict) = (register_sinks(self.sinks)?, self.overrides.is_env_strict);
         config.settle_folders();
-        let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some(), self.has_any_name)?;
+        let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some(), self.accepts_any_extension)?;
         let is_by_builder = |key| is_strict || self.overrides.values().any(|(set, _)| set == key);
         dumps::settle_files(&mut config, self.handler.is_some(), is_by_builder)?;
         self.options.private_use1.as_deref().map_or(Ok(()), devices::check_name)?;
@@ -515,11 +515,11 @@ fn settle_output(
     sinks: &Sinks,
     is_strict: bool,
     has_handler: bool,
-    has_any_name: bool,
+    accepts_any_extension: bool,
 ) -> Result<Option<OutputClaim>, Error> {
     let mut warnings = Vec::new();
     config.settle_output(|path| sinks.check_target(path), is_strict, &mut warnings)?;
-    if !has_any_name {
+    if !accepts_any_extension {
         config.output.check_extension(&mut warnings)?;
     }
     // A handler replaces the default output.

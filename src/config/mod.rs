@@ -29,7 +29,7 @@ pub use sections::flags::RecordingFlags;
 pub(crate) use sections::gpu::Gpu;
 pub use sections::mode::{Mode, Modes, UnknownMode};
 pub(crate) use sections::ondemand::OnDemandConfig;
-pub(crate) use sections::output::Output;
+pub(crate) use sections::output::{Output, extension_warning};
 pub use sections::overflow::Overflow;
 pub(crate) use sections::retention::RetentionLimits;
 pub(crate) use sections::slice_extras::SliceExtrasConfig;

@@ -503,7 +503,8 @@ impl Lane {
             // A span that was entered once may be the one exited last; then its close changes nothing.
             Some(frame) if span != 0 && frame.span() == span => {}
             Some(frame) => frame.set_slice(0),
-            None => self.deep_last.set(DeepHook::Other),
+            None if matches!(self.deep_last.get(), DeepHook::Exited) => self.deep_last.set(DeepHook::Other),
+            None => {}
         }
         Ok(())
     }

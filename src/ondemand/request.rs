@@ -3,7 +3,7 @@
 use super::machine::ClockReading;
 use super::place::OutputFile;
 use super::source::{AnswerChannel, Incoming};
-use crate::config::{OnDemandConfig, ParsedRequest, PlaceholderValues, Timetable};
+use crate::config::{OnDemandConfig, ParsedRequest, PlaceholderValues, Timetable, extension_warning};
 use crate::text::count_with_noun;
 use crate::write::file::Format;
 use std::fmt;
@@ -117,10 +117,7 @@ impl Request {
         let elsewhere = output.rejection.map(|why| format!("{why}; writing to {} instead", output.path.display()));
         asked.warnings.extend(elsewhere);
         if kind == RequestKind::Trace && !is_own && Format::check_extension(&output.path).is_err() {
-            let file = output.path.display();
-            asked
-                .warnings
-                .push(format!("{file} has an unknown extension: Kineto's JSON is written; use .json or .pftrace"));
+            asked.warnings.push(extension_warning(&output.path));
         }
         Ok(Request {
             by: incoming.by.clone(),

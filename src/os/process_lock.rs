@@ -97,7 +97,8 @@ fn place_of(process: u32, name: &[u8]) -> libc::off_t {
         .iter()
         .chain(name)
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    libc::off_t::try_from(hash >> 2).unwrap_or(0)
+    // It is positive also where it has 32 bits.
+    libc::off_t::try_from(hash % (1 << (libc::off_t::BITS - 2))).unwrap_or(0)
 }
 
 fn set_lock(file: &File, kind: libc::c_int, place: libc::off_t) -> io::Result<()> {

@@ -243,22 +243,13 @@ impl Session {
         Ok(())
     }
 
-    /// Starts the recording of a block: also while a schedule waits, or after it has ended.
+    /// Starts the recording of a block. Returns whether it is apart from a schedule, which waits or has ended;
+    /// [`stop`](Session::stop) ends it then.
     #[cfg(feature = "analysis")]
-    pub(crate) fn start_block(&self) -> Result<(), Error> {
-        if self.has_idle_schedule()? { self.start() } else { self.begin_schedule() }
-    }
-
-    /// Ends the recording of a block that began without the schedule; `None` if there is none.
-    #[cfg(feature = "analysis")]
-    pub(crate) fn stop_block(&self) -> Result<Option<Trace>, Error> {
-        if self.has_idle_schedule()? { self.stop().map(Some) } else { Ok(None) }
-    }
-
-    #[cfg(feature = "analysis")]
-    fn has_idle_schedule(&self) -> Result<bool, Error> {
+    pub(crate) fn start_block(&self) -> Result<bool, Error> {
         let position = self.steps.lock_step(None)?.run.position;
-        Ok(position.is_some_and(|position| position.action == ProfilerAction::None))
+        let is_apart = position.is_some_and(|position| position.action == ProfilerAction::None);
+        if is_apart { self.start() } else { self.begin_schedule() }.map(|()| is_apart)
     }
 
     /// Ends the current step and begins the next one.

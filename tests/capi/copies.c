@@ -44,6 +44,8 @@ static int files(const char *folder) {
 }
 
 int main(int count, char **arguments) {
+  // The tests may run in a shell that ignores it.
+  signal(SIGHUP, SIG_DFL);
   if (count != 5 || record(arguments[1], "first") || record(arguments[2], "second")) return 1;
   if (!strcmp(arguments[3], "exit")) return 0;
   if (!strcmp(arguments[3], "dump")) {

@@ -242,6 +242,6 @@ fn truncated_file_has_a_note() {
     let read = |text: String| Events::from_reader(text.as_bytes()).unwrap();
     let events = read(file(r#","tracing_kineto_incomplete":{"rows":1,"of":7}"#));
     assert_eq!(events.notes().collect::<Vec<_>>(), [(Note::Incomplete, 1)]);
-    assert!(events.key_averages().table().to_string().ends_with("Data loss: incomplete: 1\n"));
+    assert!(events.key_averages().table().to_string().ends_with("Data loss: closed_early: 1\n"));
     assert!(!read(file("")).key_averages().table().to_string().contains("Data loss"));
 }

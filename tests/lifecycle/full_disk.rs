@@ -32,7 +32,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         recording.work_until(|recording| segments(&recording.disk) > 1);
         std::fs::remove_dir_all(&disk).unwrap();
         let begun = Instant::now();
-        recording.work_until(|recording| recording.has_said(PAUSED) && begun.elapsed() > Duration::from_millis(300));
+        recording
+            .work_until(|recording| recording.has_reported(PAUSED) && begun.elapsed() > Duration::from_millis(300));
         recording.end(folder);
     }),
     ("exit_with_a_removed_folder", |folder| {
@@ -41,7 +42,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         let mut recording = Recording::begin(&disk.join(OUTPUT), &disk);
         recording.work_until(|recording| segments(&recording.disk) > 1);
         std::fs::remove_dir_all(&disk).unwrap();
-        recording.work_until(|recording| recording.has_said(PAUSED));
+        recording.work_until(|recording| recording.has_reported(PAUSED));
         report(folder, &recording.count.to_string());
         exit(0);
     }),
@@ -68,7 +69,7 @@ pub(crate) const TESTS: &[Test] = &[
             let played = play(scenario).succeeded();
             let recorded: usize = played.report().trim_end().parse().unwrap();
             let (found, counted) = read_parts(&played);
-            let told = told_as_lost(&played.stderr);
+            let told = reported_losses(&played.stderr);
             assert_eq!(found + counted + told, recorded, "{found}, {counted}, {told}, {scenario}: {}", played.stderr);
             assert!(told > 0, "{}", played.stderr);
         }
@@ -110,7 +111,7 @@ impl Recording {
         Recording { guard, disk: disk.to_owned(), messages, count: 0 }
     }
 
-    fn has_said(&self, text: &str) -> bool {
+    fn has_reported(&self, text: &str) -> bool {
         self.messages.lock().unwrap().contains(text)
     }
 
@@ -134,7 +135,7 @@ fn spill(folder: &Path, disk: &Path, set_full: impl Fn(bool)) {
     let mut recording = Recording::begin(&folder.join(OUTPUT), disk);
     recording.work_until(|recording| segments(&recording.disk) > 0);
     set_full(true);
-    recording.work_until(|recording| recording.has_said(PAUSED));
+    recording.work_until(|recording| recording.has_reported(PAUSED));
     // More than the memory holds, and the second try.
     let begun = Instant::now();
     recording.work_until(|_| begun.elapsed() > Duration::from_millis(1500));
@@ -152,7 +153,7 @@ fn remove_segments(disk: &Path) {
 }
 
 /// Adds up the counts in messages such as "part 3 of the recording is lost, 5 records and 2 that newer ones had replaced: …".
-fn told_as_lost(messages: &str) -> usize {
+fn reported_losses(messages: &str) -> usize {
     let counts = messages.lines().filter(|line| line.contains("lost") && line.contains(" record")).map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
         let before = |what: &str| {

@@ -6,6 +6,7 @@ use super::super::placeholders::{self, PlaceholderValues, has_pid_placeholder};
 use super::super::sources::settings::{ConfigSource, SourceSettings};
 use super::super::value::Value;
 use crate::error::{Error, ErrorKind};
+use kineto_trace::text::escaped_path;
 use kineto_trace::write::file::{Format, is_stream};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -46,10 +47,7 @@ impl Output {
         let Some(file) = without_url(path) else { return Ok(()) };
         match (Format::check_extension(file), self) {
             (Err(_), Output::PerProcess(_)) => {
-                let file = file.display();
-                warnings.push(format!(
-                    "{file} has an unknown extension: Kineto's JSON is written; use .json or .pftrace, each also with .gz"
-                ));
+                warnings.push(extension_warning(file));
                 Ok(())
             }
             (checked, _) => Ok(checked?),
@@ -174,6 +172,12 @@ impl Config {
 fn absolute_of(path: &Path) -> PathBuf {
     let is_url = path.to_str().is_some_and(|text| text.contains("://"));
     std::path::absolute(path).ok().filter(|_| !is_url).unwrap_or_else(|| path.to_owned())
+}
+
+/// Returns the warning for a file of that name, which environment, configuration file and requests may name.
+pub(crate) fn extension_warning(file: &Path) -> String {
+    let file = escaped_path(file);
+    format!("{file} has an unknown extension: Kineto's JSON is written; use .json or .pftrace, each also with .gz")
 }
 
 /// Returns the path of a file, without `file://`; `None` for another URL.

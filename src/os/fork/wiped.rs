@@ -24,8 +24,8 @@ impl WipedWord {
     /// Claims a word, until it is dropped. Beyond a page of them, it is not zeroed in a child that calls no handler.
     pub(crate) fn new() -> WipedWord {
         let claim = |place: &usize| CLAIMED.get(*place).is_some_and(|is| !is.swap(true, Ordering::AcqRel));
-        let word = |place: usize| Some((page()?.get(place)?, place));
-        match (1..WORDS).find(claim).and_then(word) {
+        let word = |page: &'static [AtomicU64]| (1..page.len()).find(claim).and_then(|at| Some((page.get(at)?, at)));
+        match page().and_then(word) {
             Some((word, place)) => WipedWord { word, place: Some(place) },
             None => WipedWord { word: Box::leak(Box::default()), place: None },
         }

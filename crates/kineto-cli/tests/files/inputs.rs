@@ -181,7 +181,7 @@ fn each_input_has_its_result_in_each_command() {
     for input in INPUTS {
         let (name, path) = (input.name, path_of(input.name));
         let path = path.to_str().unwrap();
-        assert_figures(path, input);
+        assert_figures(path, &input);
         let summary = succeed(&["summary", path]);
         for line in input.summary {
             assert!(summary.lines().any(|found| squeezed(found).contains(line)), "{name}: {line}\n{summary}");
@@ -200,7 +200,7 @@ fn each_input_has_its_result_in_each_command() {
         for format in ["json", "pftrace", "json.gz"] {
             let converted = at(&format!("{name}.{format}"));
             succeed(&["convert", path, "-o", &converted]);
-            assert_figures(&converted, input);
+            assert_figures(&converted, &input);
         }
         for format in ["csv", "speedscope.json", "folded"] {
             succeed(&["convert", path, "-o", &at(&format!("{name}.{format}"))]);
