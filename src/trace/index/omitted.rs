@@ -20,7 +20,7 @@ impl OmittedEnters {
         linked: &[LinkedCollection],
         error_ns: u64,
     ) -> OmittedEnters {
-        let mut omitted = index.omissible.clone();
+        let mut omitted: List<Omissible> = index.omissible.iter().copied().collect();
         omitted.sort_unstable_by_key(|enter| (enter.thread, enter.slice));
         let mut calls: Option<(i64, HostCalls<'_>)> = None;
         omitted.retain(|enter| {
