@@ -589,9 +589,10 @@ impl Session {
                 left.push(segment);
             }
         }
+        parts.lock().segments.splice(..0, left);
+        parts.report_gone();
         let folder = {
             let mut state = parts.lock();
-            state.segments.splice(..0, left);
             let is_over = state.has_no_parts() && can_write && rest.is_none();
             state.folder.take_if(|_| is_over).map(|folder| folder.path)
         };

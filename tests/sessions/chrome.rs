@@ -214,7 +214,7 @@ fn files_are_flushed_and_replaced_by_new_ones() {
 #[test]
 fn span_open_across_two_traces_is_in_both() {
     let (first, second) = (Written::default(), Written::default());
-    let builder = Builder::new().writer(first.clone()).name_fn(Box::new(|_| "named".into()));
+    let builder = Builder::new().include_args(true).writer(first.clone()).name_fn(Box::new(|_| "named".into()));
     drop(with_layer(builder.category_fn(Box::new(|_| "category".into())), |guard| {
         let open = info_span!("open", number = 7, late = tracing::field::Empty).entered();
         open.record("late", "value");

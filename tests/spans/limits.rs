@@ -188,5 +188,5 @@ fn smallest_limit_loses_everything_with_a_reason() {
     with_default(&dispatch, || info_span!("bare").in_scope(|| ()));
     let trace = guard.finish().unwrap();
     assert_eq!((slices(&trace), trace.stats().lost(Loss::SlicesOverLimit)), (0, 1));
-    assert!(trace.why_empty().unwrap().contains("the buffer limit is too small"));
+    assert!(trace.why_empty().unwrap().contains("there was no memory for records"));
 }

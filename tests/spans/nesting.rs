@@ -4,9 +4,9 @@
 use super::FRAMES;
 use std::collections::HashSet;
 use std::sync::Barrier;
-use support::{File, check, check_parents, enter, exit, layer, on_thread, record, spawn};
+use support::{File, check, check_parents, enter, exit, layer, on_thread, record, record_with, spawn};
 use tracing::{Span, info_span};
-use tracing_kineto::{Loss, Timestamp};
+use tracing_kineto::{AsyncSpans, Loss, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
 
 #[test]
@@ -239,14 +239,15 @@ fn recursion_nests_four_hundred_levels_deep() {
 
 #[test]
 fn deep_spans_can_be_reentered_and_moved() {
-    let file = record(|| {
+    let work = || {
         let around: Vec<_> = (0..FRAMES + 8).map(|_| info_span!("around").entered()).collect();
         let deep = info_span!("deep");
         deep.in_scope(|| ());
         deep.in_scope(|| on_thread("worker", || deep.in_scope(|| info_span!("child").in_scope(|| ()))));
         around.into_iter().rev().for_each(drop);
         deep.in_scope(|| ());
-    });
+    };
+    let file = record_with(|builder| builder.async_spans(AsyncSpans::PerPoll), work);
     let deep = file.all("deep");
     assert_eq!(deep.len(), 4);
     let parent = file.all("around").last().unwrap().span();

@@ -53,8 +53,11 @@ impl fmt::Display for PartCounts {
 impl SpilledRecording {
     /// Removes the parts whose files are gone, and reports what is lost with them.
     pub(super) fn report_gone(&self) {
-        let gone: Vec<SegmentFile> =
-            self.lock().segments.extract_if(.., |segment: &mut SegmentFile| !segment.path.exists()).collect();
+        // A thread that steps must not wait for the disk.
+        let known: Vec<PathBuf> = self.lock().segments.iter().map(|segment| segment.path.clone()).collect();
+        let missing: Vec<PathBuf> = known.into_iter().filter(|path| !path.exists()).collect();
+        let is_gone = |segment: &mut SegmentFile| missing.contains(&segment.path);
+        let gone: Vec<SegmentFile> = self.lock().segments.extract_if(.., is_gone).collect();
         let Some(first) = gone.first() else { return };
         let counts = gone.iter().fold(PartCounts::default(), |all, segment| all.add(segment.counts));
         let (parts, path) = (count_with_noun(gone.len() as u64, "part"), first.path.display());
