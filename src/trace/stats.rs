@@ -21,7 +21,7 @@ pub struct TraceStats {
     /// Slices recorded: enters of spans.
     pub slices: u64,
     /// Enters recorded that are not slices: a future's drop enters its span once more, which is not drawn when it lasts for
-    /// less than a microsecond and contains nothing. The header has them by name, in `omitted_enters`.
+    /// less than a microsecond and contains nothing. The header lists them by name, in `omitted_enters`.
     pub omitted_enters: u64,
     /// Events recorded: instants and counters.
     pub events: u64,

@@ -105,7 +105,7 @@ impl Listener {
             if why.kind() == io::ErrorKind::AlreadyExists {
                 return format!("another request is waiting: {}.request in {folder}", self.own_pid);
             }
-            format!("cannot write to {folder}: {why}; {}", advice_for(why.kind(), user, own_user()))
+            format!("cannot write to {folder}: {why}; {}", advice_for(why.kind(), user, own_user(), MAKE_WRITABLE))
         })?;
         Ok(SubmittedRequest {
             listener: self,
@@ -183,7 +183,7 @@ fn folder_from_environment(process: &Path, user: u32) -> Result<PathBuf, String>
     let variables = fs::read(process.join("environ")).map_err(|why| {
         format!(
             "cannot read its environment: {why}; {}, or pass the folder (--dir)",
-            advice_for(io::ErrorKind::PermissionDenied, user, own_user())
+            advice_for(io::ErrorKind::PermissionDenied, user, own_user(), GAIN_PTRACE)
         )
     })?;
     let folder_from_environment =
@@ -199,18 +199,23 @@ fn folder_from_environment(process: &Path, user: u32) -> Result<PathBuf, String>
     })
 }
 
+/// What to do if a folder of the own user cannot be written to.
+const MAKE_WRITABLE: &str = "make it writable for the user of the traced program";
+
+/// What to do if the kernel denies access to a process of the own user.
+const GAIN_PTRACE: &str =
+    "the kernel denies it to this user too; run this command with CAP_SYS_PTRACE, outside of a container";
+
 /// Returns the user of this process.
 fn own_user() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|process| process.uid())
 }
 
 /// Returns what to do if this process, of the user `own`, may not access what a process of `user` has.
-fn advice_for(kind: io::ErrorKind, user: u32, own: Option<u32>) -> String {
+/// `if_same_user` is for a user who should have access.
+fn advice_for(kind: io::ErrorKind, user: u32, own: Option<u32>, if_same_user: &str) -> String {
     match kind {
-        io::ErrorKind::PermissionDenied if own == Some(0) || own == Some(user) => {
-            "the kernel denies it to this user too; run this command with CAP_SYS_PTRACE, outside of a container"
-                .to_owned()
-        }
+        io::ErrorKind::PermissionDenied if own == Some(0) || own == Some(user) => if_same_user.to_owned(),
         io::ErrorKind::PermissionDenied => format!("run this command as user {user} or as root"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space there".to_owned(),
         _ => "start the traced program with another KINETO_TRIGGER_DIR".to_owned(),
@@ -368,12 +373,12 @@ mod tests {
 
     #[test]
     fn advice_fits_the_error() {
-        let denied = |own| advice_for(io::ErrorKind::PermissionDenied, 7, own);
+        let denied = |own| advice_for(io::ErrorKind::PermissionDenied, 7, own, GAIN_PTRACE);
         assert_eq!(denied(Some(8)), "run this command as user 7 or as root");
         for own in [0, 7] {
             assert!(!denied(Some(own)).contains("root") && denied(Some(own)).contains("CAP_SYS_PTRACE"));
         }
-        assert_eq!(advice_for(io::ErrorKind::StorageFull, 0, None), "free space there");
+        assert_eq!(advice_for(io::ErrorKind::StorageFull, 0, None, MAKE_WRITABLE), "free space there");
     }
 
     #[test]
