@@ -511,6 +511,9 @@ impl Lane {
 
     /// Forgets that the thread created a span that it closes.
     pub(crate) fn forget_creation(&self, key: u64) -> Result<(), Missing> {
+        if matches!(self.deep_last.get(), DeepHook::Created { key: created, .. } if created == key) {
+            self.deep_last.set(DeepHook::Other);
+        }
         self.position()?.frames.forget_creation(key);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use support::{fields, record, record_with};
 use tracing::{Span, error, info, info_span, instrument};
+use tracing_kineto::AsyncSpans;
 
 #[test]
 fn error_event_marks_its_slice() {
@@ -146,10 +147,12 @@ fn instrument_options_are_respected() {
 
 #[test]
 fn instrumented_future_has_a_slice_for_each_poll() {
-    let file = record(|| assert!(block_on(fails_later(2)).is_err()));
-    // tracing enters an instrumented future once more, to drop it: that is no poll.
-    let tree = file.tree(&["n"]);
-    assert_eq!(tree, "main\n  fails_later n=1\n  fails_later n=1\n  fails_later n=1\n    inner_step\n");
+    let work = || assert!(block_on(fails_later(2)).is_err());
+    let file = record_with(|builder| builder.async_spans(AsyncSpans::PerPoll), work);
+    // tracing enters an instrumented future once more, to drop it.
+    let poll = "  fails_later n=1\n";
+    let (inner, dropped) = ("    inner_step\n".repeat(2), poll);
+    assert_eq!(file.tree(&["n"]), format!("main\n{poll}{poll}{poll}{inner}{dropped}"));
     let polls = file.all("fails_later");
     assert!(polls.iter().all(|slice| slice.span() == polls[0].span()));
     let errors: Vec<_> = polls.iter().filter_map(|slice| slice.args.get("error")).collect();
