@@ -218,7 +218,7 @@ fn span_moved_while_lent_stays_lent() {
         frames.frame(3).put_span(5, made(5), 50);
         let borrower = frames.clone();
         let thread = thread::spawn(move || borrower.lend_span(5));
-        frames.frame(3).move_to(frames.frame(2));
+        frames.frame(3).move_to(frames.frame(2), frames.frame(1));
         let lent = thread.join().unwrap();
         assert!(lent.is_none_or(|state| state == made(5)));
         assert_eq!(lent.is_none(), frames.known_state(5).is_some());

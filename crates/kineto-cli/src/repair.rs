@@ -5,7 +5,7 @@ use kineto_trace::analysis::{self, Events};
 use kineto_trace::text::{count_with_noun, escaped_path};
 use kineto_trace::write::file::{Format, is_unfinished_name, stem_and_end};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -125,6 +125,10 @@ fn find_other_format(trace: &Path) -> Option<String> {
     const GZIP: &[u8] = &[0x1f, 0x8b];
     const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
+    if !fs::metadata(trace).ok()?.is_file() {
+        let name = escaped_path(trace);
+        return Some(format!("{name} is a pipe or device, and a repair reads a trace twice; save it to a file first"));
+    }
     let mut start = Vec::new();
     File::open(trace).ok()?.take(4096).read_to_end(&mut start).ok()?;
     let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start).trim_ascii_start();

@@ -81,3 +81,13 @@ fn segment_is_repaired_as_far_as_it_goes() {
     let (_, errors, status) = run(&["repair", cut.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("it is not a segment"), "{errors}");
 }
+
+#[cfg(unix)]
+#[test]
+fn pipe_is_not_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (_, errors, status) = run(&["repair", pipe.to_str().unwrap()]);
+    assert!(status == Some(1) && errors.contains("save it to a file first"), "{errors}");
+}

@@ -55,6 +55,12 @@ const OPEN_LIST: ReaderRule = ReaderRule {
     effect: "reject the file",
     remedy: "write a copy with `kineto repair`, which closes it",
 };
+const CUT_OFF: ReaderRule = ReaderRule {
+    reader: "TensorBoard and HTA",
+    problem: "the file ends within an event",
+    effect: "reject the file",
+    remedy: "write a copy that ends with its last whole event, with `kineto repair` (or `kineto convert --partial` for .pftrace)",
+};
 const OVERLONG: ReaderRule = ReaderRule {
     reader: "every viewer",
     problem: "device work outlasts the recording, or most of the other work of its stream",
@@ -120,7 +126,8 @@ impl Events {
         let is_unlaunched = |event: &Event<'_>| event.correlation().is_some() && attribution.launch(*event).is_none();
         let is_early = |event: &Event<'_>| attribution.launch(*event).is_some_and(|call| event.start() < call.start());
         let mut broken = Vec::new();
-        for (note, rule) in [(Note::InvalidJson, INVALID_JSON), (Note::OpenList, OPEN_LIST)] {
+        let of_file = [(Note::InvalidJson, INVALID_JSON), (Note::OpenList, OPEN_LIST), (Note::CutOff, CUT_OFF)];
+        for (note, rule) in of_file {
             let count = self.notes().find(|(found, _)| *found == note).map(|(_, count)| count);
             broken.extend(count.map(|count| BrokenRule { count, ..rule.broken_by_file() }));
         }
