@@ -3,7 +3,7 @@
 
   scripts/public-api.py
 
-Reads the text of src/**/*.rs and of crates/kineto-trace/src, but for modules that its root hides. `pub` means public there,
+Reads the text of src/**/*.rs and of the libraries in crates. `pub` means public there,
 since the lint `unreachable_pub` is on. Taken are declarations that begin with `pub`, the bodies of public enums and traits and
 of exported macros, and the heads of trait implementations; sorted, without comments and places, so that code may move between
 modules.
@@ -51,15 +51,12 @@ def declarations(lines):
 
 def sources(folder):
     """The folder's files that public names can be in."""
-    hidden = re.findall(r"#\[doc\(hidden\)\]\npub mod (\w+);", (folder / "lib.rs").read_text(encoding="utf-8"))
-    for path in sorted(folder.rglob("*.rs")):
-        if path.name != "tests.rs" and path.relative_to(folder).parts[0].removesuffix(".rs") not in hidden:
-            yield path
+    return (path for path in sorted(folder.rglob("*.rs")) if path.name != "tests.rs")
 
 
 def main():
     api = set()
-    for path in [path for folder in ("src", "crates/kineto-trace/src") for path in sources(ROOT / folder)]:
+    for path in [path for folder in [ROOT / "src", *ROOT.glob("crates/*/src")] for path in sources(folder)]:
         text = path.read_text(encoding="utf-8")
         lines = [line for line in text.splitlines() if not re.match(r"^ *//", line)]
         api.update(declarations(lines))

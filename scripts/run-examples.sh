@@ -5,6 +5,7 @@
 #
 #   scripts/run-examples.sh [NAME...]   builds and runs all of them, or those that are named
 #   scripts/run-examples.sh --changed   runs those that have changed since they last ran, and checks that the others compile
+#   scripts/run-examples.sh --check     checks that they compile
 #
 # An example has changed if its sources, its lock file or the library's public API (scripts/public-api.py) have. Runs that
 # succeed are recorded in examples/verified, which belongs into the commit. All cold builds take about ten minutes on two cores.
@@ -107,16 +108,18 @@ run_example() {
   record "$example"
 }
 
-only_changed=0
-if [[ ${1:-} = --changed ]]; then
-  only_changed=1
+mode=run
+case ${1:-} in
+--changed | --check)
+  mode=${1#--}
   shift
-fi
+  ;;
+esac
 examples=("$@")
 [[ $# -gt 0 ]] || examples=(candle axum bevy cuda service wgpu)
 for example in "${examples[@]}"; do
-  if ((only_changed)) && ! has_changed "$example"; then
-    echo "$example: has not changed since it last ran"
+  if [[ $mode = check ]] || { [[ $mode = changed ]] && ! has_changed "$example"; }; then
+    echo "$example: $([[ $mode = check ]] || echo 'has not changed since it last ran; ')is compiled"
     cargo check --quiet --locked --manifest-path "examples/$example/Cargo.toml"
   else
     run_example "$example"

@@ -8,8 +8,8 @@ use crate::encoding::Encoded;
 use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::os::fork::PerProcess;
 use crate::recorder::state;
-use kineto_trace::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
+use kineto_model::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -26,7 +26,7 @@ pub(crate) const ANNOTATION_FIELD: &str = "kineto.annotation";
 pub(crate) const KIND_FIELD: &str = "kineto.kind";
 /// The field that decides whether a span is one call ("span") or each of its enters is one ("enter").
 pub(crate) const CALL_FIELD: &str = "kineto.call";
-pub(crate) use kineto_trace::keys::NAME_FIELD;
+pub(crate) use kineto_model::keys::NAME_FIELD;
 /// The target of events that are counters; [`counter!`](crate::counter) sets it.
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
 /// The target of events that are always instants, regardless of the configured level.
@@ -477,7 +477,7 @@ impl Sites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::fork;
+    use crate::os;
 
     #[test]
     #[cfg(unix)]
@@ -487,6 +487,7 @@ mod tests {
         let span = tracing::subscriber::with_default(enabled, || tracing::info_span!("span"));
         let metadata = span.metadata().unwrap();
         let _held = sites.known_sites().write();
-        assert!(fork::tests::succeeds_in_child(|| sites.site_for(metadata).index == 0));
+        os::fork::call_in_children(|| ());
+        assert_eq!(test_base::fork(|| sites.site_for(metadata).index == 0), 0);
     }
 }

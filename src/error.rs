@@ -67,7 +67,7 @@ impl Error {
 
     /// Creates an [`ErrorKind::Io`] about `path`, or an [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
     pub(crate) fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
-        kineto_trace::Error::from_io(what, path, source, advice).into()
+        kineto_model::Error::from_io(what, path, source, advice).into()
     }
 
     /// Removes the path, of an error about something that is no file.
@@ -102,16 +102,16 @@ impl Error {
 }
 
 /// Converts an error of the analysis or of a file to the kind of the same name.
-impl From<kineto_trace::Error> for Error {
-    fn from(error: kineto_trace::Error) -> Error {
+impl From<kineto_model::Error> for Error {
+    fn from(error: kineto_model::Error) -> Error {
         let (kind, message, path, io) = error.into_parts();
         Error { kind: same_kind(kind), message, path, io: io.map(Arc::new), trace: None }
     }
 }
 
 /// Returns the kind of the same name.
-fn same_kind(kind: kineto_trace::ErrorKind) -> ErrorKind {
-    use kineto_trace::ErrorKind as Kind;
+fn same_kind(kind: kineto_model::ErrorKind) -> ErrorKind {
+    use kineto_model::ErrorKind as Kind;
 
     match kind {
         Kind::Config => ErrorKind::Config,
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn kinds_of_both_packages_have_the_same_names() {
-        for kind in kineto_trace::ErrorKind::ALL {
+        for kind in kineto_model::ErrorKind::ALL {
             assert_eq!(format!("{:?}", same_kind(*kind)), format!("{kind:?}"));
         }
     }

@@ -7,8 +7,31 @@
 //! - [`plugin`] builds shared libraries that record an accelerator in programs without support for it.
 //! - [`CpuTraceBuilder`] creates a [`Trace`](crate::Trace) of activities that another program measured.
 
-pub use crate::collector::*;
 pub use crate::trace::CpuTraceBuilder;
+#[cfg(feature = "plugins")]
+#[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
+#[doc(inline)]
+pub use kineto_devices::EventType;
+#[cfg(feature = "rocm")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]
+#[doc(inline)]
+pub use kineto_devices::Rocm;
+#[cfg(feature = "xpu")]
+#[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
+#[doc(inline)]
+pub use kineto_devices::Xpu;
+#[doc(inline)]
+pub use kineto_devices::{
+    AlignedBy, Alignment, ApiCall, Attempt, Batch, Capabilities, CaptureRange, Collector, CollectorReport,
+    CounterSample, DeferredEvents, DeviceClock, DeviceDescription, DeviceMemory, DeviceTimer, DeviceWork,
+    DriverDiagnosis, EventRecord, EventTimers, External, Name, NotTimed, OptionValue, Options, Overhead, RecordLayout,
+    RecordSink, RecordView, Recording, Selection, Stream, Submission, Synchronization, Thread, Token, Unavailable,
+    Wait, Why, trial,
+};
+#[cfg(feature = "cuda")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+#[doc(inline)]
+pub use kineto_devices::{CudaEvents, Cupti, GpuMetrics, MetricDescription, PmSampling};
 
 /// Plugins in Rust, for programs without support for the accelerator.
 #[cfg(feature = "plugins")]

@@ -85,14 +85,9 @@ mod callsite;
 #[cfg(feature = "capi")]
 mod capi;
 pub mod chrome;
-mod clock;
 mod collective;
-mod collector;
 mod config;
-mod correlation;
-mod diag;
 mod doctor;
-mod encoding;
 mod error;
 mod fields;
 mod guard;
@@ -100,15 +95,11 @@ mod handler;
 pub mod integration;
 mod layer;
 mod link;
-mod live;
 mod macros;
 pub mod memory;
 mod observer;
-#[cfg(feature = "cuda")]
-mod occupancy;
 #[cfg(all(target_os = "linux", feature = "ondemand"))]
 mod ondemand;
-mod os;
 #[cfg(feature = "plugins")]
 mod plugin;
 #[cfg(feature = "analysis")]
@@ -119,8 +110,6 @@ mod recorder;
 mod schedule;
 mod segment;
 mod session;
-mod text;
-mod time;
 mod trace;
 mod write;
 
@@ -129,12 +118,10 @@ pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValu
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
 pub use collective::Collective;
-pub use collector::CollectorReport;
 pub use config::{
     AsyncSpans, DistributedInfo, DumpTrigger, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, Split,
     UnknownDumpTrigger, UnknownMode, UnknownSplit,
 };
-pub use diag::{LogSink, Message, Severity};
 pub use doctor::{
     ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, DriverDiagnosis, Verdict,
 };
@@ -142,20 +129,29 @@ pub use error::{Error, ErrorKind};
 pub use guard::{KinetoGuard, RecordingGuard};
 pub use handler::{Handled, HandlerError, TensorboardTraceHandler, TraceHandler, tensorboard_trace_handler};
 #[doc(inline)]
-pub use kineto_trace::activity;
+pub use kineto_base::diag::{LogSink, Message, Severity};
+#[doc(inline)]
+pub use kineto_base::os::{open_entry, thread_id};
+#[doc(inline)]
+pub use kineto_base::time::Timestamp;
+use kineto_base::{clock, diag, encoding, live, os, text, time};
+#[doc(inline)]
+pub use kineto_devices::CollectorReport;
+use kineto_devices::correlation;
+#[doc(inline)]
+pub use kineto_model::activity;
+#[doc(inline)]
+pub use kineto_model::memory::{MemoryAction, MemoryRow, MemoryTimeline};
 #[cfg(feature = "analysis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
 #[doc(inline)]
 pub use kineto_trace::analysis;
-#[doc(inline)]
-pub use kineto_trace::memory::{MemoryAction, MemoryRow, MemoryTimeline};
 pub use layer::KinetoLayer;
 #[doc(hidden)]
 pub use macros::__private;
 #[cfg(feature = "itt")]
 pub use observer::itt;
 pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
-pub use os::{open_entry, thread_id};
 #[cfg(feature = "plugins")]
 #[doc(hidden)]
 pub use plugin::__register;
@@ -165,7 +161,6 @@ pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};
 pub use segment::Segment;
 pub use session::{BackgroundSave, Cycle, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
-pub use time::Timestamp;
 pub use trace::{EventEdit, InvariantViolation, RecordedTime, SaveProgress, Saver, Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;
 

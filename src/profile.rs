@@ -8,7 +8,7 @@ use crate::os::{terminal, thread};
 use crate::profiler::Profiler;
 use crate::session::{self, Status};
 use crate::trace::Trace;
-use kineto_trace::activity::{ActivityGroup, ActivityType};
+use kineto_model::activity::{ActivityGroup, ActivityType};
 use kineto_trace::analysis::{Events, KeyAverages, TrackId};
 use std::fmt;
 use std::sync::OnceLock;

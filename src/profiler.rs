@@ -1,6 +1,5 @@
 //! The handle with which a program controls its recording.
 
-use crate::collector::{CollectorReport, Unavailable};
 use crate::error::{Error, ErrorKind};
 use crate::os::platform;
 use crate::record_while::RecordWhile;
@@ -10,7 +9,8 @@ use crate::session::{
 };
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
-use kineto_trace::activity::{ActivityGroup, ActivityTypes, Args};
+use kineto_devices::{CollectorReport, Unavailable};
+use kineto_model::activity::{ActivityGroup, ActivityTypes, Args};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 use super::budget::{BufferBudget, ReservedBytes};
 use super::record::CommittedSlots;
 #[cfg(not(all(test, loom)))]
-use super::slot_file::{SlotFile, SlotUse};
+use crate::live::{SlotFile, SlotUse};
 #[cfg(not(all(test, loom)))]
 use crate::os::fork::PerProcess;
 #[cfg(not(all(test, loom)))]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use kineto_trace::Loss;
+pub use kineto_model::Loss;
 
 /// The counters of all causes.
 #[derive(Debug)]

@@ -9,7 +9,6 @@ mod chunk;
 mod losses;
 mod pool;
 mod record;
-mod slot_file;
 mod writer;
 
 pub(crate) use budget::ReservedBytes;
@@ -18,5 +17,4 @@ pub use losses::Loss;
 pub(crate) use losses::Losses;
 pub(crate) use pool::{ChunkPool, Starter};
 pub(crate) use record::{CommittedRecord, CommittedSlots, Head, MemoryTag, PAYLOAD_MAX, Tag, flag};
-pub(crate) use slot_file::{ENTRY_WORDS, HEADER_WORDS, SLOT_WORDS, SlotFile, SlotUse, slots_start};
 pub(crate) use writer::{RecordPayload, Writer};

@@ -2,7 +2,7 @@
 
 use super::budget::{BufferBudget, ReservedBytes};
 use super::chunk::Chunk;
-use super::slot_file::SlotFile;
+use crate::live::SlotFile;
 use crate::os::memory;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
@@ -263,6 +263,8 @@ impl ChunkPool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    #[cfg(all(target_os = "linux", not(miri)))]
+    use crate::live::LiveFile;
 
     #[test]
     fn pool_never_exceeds_its_limit() {
@@ -323,5 +325,57 @@ mod tests {
         assert!(pool.bytes() == Chunk::BYTES && pool.take_chunk().is_none());
         drop(held);
         assert!(pool.bytes() == 0 && pool.take_chunk().is_some());
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn create_live_file(bytes_max: u64) -> (tempfile::TempDir, Arc<LiveFile>) {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let file = LiveFile::create(folder.path(), bytes_max).unwrap();
+        (folder, file)
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn chunks_stay_with_their_file() {
+        let ((_one, first), (_other, second)) = (create_live_file(1 << 20), create_live_file(1 << 20));
+        let pool = ChunkPool::new(1 << 20, 0);
+        pool.refill();
+        pool.set_file(Some(first.slot_file()));
+        pool.refill();
+        let of_first = pool.take_chunk().unwrap();
+        assert!(of_first.is_of_file(Some(first.slot_file())));
+        pool.set_file(Some(second.slot_file()));
+        pool.give_back([of_first]);
+        let mut taken = Vec::new();
+        for _ in 0..(1 << 20) / Chunk::BYTES {
+            let chunk = pool.take_chunk().unwrap();
+            assert!(chunk.is_of_file(Some(second.slot_file())));
+            taken.push(chunk);
+        }
+        assert!(pool.take_chunk().is_none());
+        // When nothing uses it, the first mapping shows another file.
+        let (slots, path) = (first.slot_file(), first.path().to_owned());
+        drop(first);
+        assert!(!path.exists());
+        let (_third, third) = create_live_file(1 << 20);
+        assert!(std::ptr::eq(third.slot_file(), slots) && third.path().exists());
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn chunks_outside_a_full_file_are_not_reused() {
+        let (_folder, file) = create_live_file(1 << 20);
+        let pool = ChunkPool::new(1 << 20, 0);
+        pool.set_file(Some(file.slot_file()));
+        // The file is full.
+        let slots: Vec<_> = std::iter::from_fn(|| file.slot_file().take_slot()).collect();
+        file.slot_file().take_refused();
+        let outside = pool.take_chunk().unwrap();
+        assert!(outside.is_outside_file() && file.slot_file().take_refused() > 0);
+        pool.refill();
+        slots.into_iter().for_each(|(slot, _)| file.slot_file().free_slot(slot));
+        pool.give_back([outside]);
+        while pool.take_chunk().is_some_and(|chunk| chunk.is_outside_file()) {}
+        assert!(pool.take_chunk().is_some_and(|chunk| !chunk.is_outside_file()));
     }
 }

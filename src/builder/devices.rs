@@ -1,13 +1,15 @@
 //! Settings of the builder about devices and their collectors.
 
 use super::KinetoLayerBuilder;
-use crate::collector::{self, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why};
 #[cfg(feature = "cuda")]
 use crate::config::Value;
 use crate::config::{Config, Key, Mode};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
-use kineto_trace::activity::DeviceType;
+use kineto_devices::{
+    self as collector, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why,
+};
+use kineto_model::activity::DeviceType;
 use std::sync::Arc;
 
 impl KinetoLayerBuilder {

@@ -9,7 +9,6 @@ mod requests;
 mod spans;
 
 use crate::callsite::{Classifier, Rules, Sites};
-use crate::collector::Collector;
 use crate::config::{
     self, Activation, Config, DistributedInfo, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value,
 };
@@ -29,7 +28,8 @@ use crate::session::{self, NamedObserver, OutputClaim, Session, SessionObserver,
 use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
 use crate::write::sink::{Sinks, Writers};
-use kineto_trace::activity::{ActivityTypes, RecordScope};
+use kineto_devices::Collector;
+use kineto_model::activity::{ActivityTypes, RecordScope};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};

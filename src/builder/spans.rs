@@ -3,7 +3,7 @@
 use super::KinetoLayerBuilder;
 use crate::config::{AsyncSpans, Key};
 use crate::recorder::ThreadFilter;
-use kineto_trace::activity::{ActivityType, RecordScope};
+use kineto_model::activity::{ActivityType, RecordScope};
 use std::sync::Arc;
 use tracing_core::{LevelFilter, Metadata};
 use tracing_subscriber::filter::Targets;

@@ -2,9 +2,8 @@
 
 use super::{EventRole, Site};
 use crate::encoding::encoded;
-use kineto_trace::activity::{ActivityType, RecordScope};
+use kineto_model::activity::{ActivityType, RecordScope};
 use std::borrow::Cow;
-use tracing_core::Level;
 
 /// A callsite and its decisions when a trace was made. The texts are the program's own, or those of a file.
 #[derive(Clone, Debug)]
@@ -13,7 +12,7 @@ pub(crate) struct SiteDescription {
     pub(crate) target: Cow<'static, str>,
     pub(crate) file: Option<Cow<'static, str>>,
     pub(crate) line: Option<u32>,
-    pub(crate) level: Level,
+    pub(crate) level: Cow<'static, str>,
     /// The names of its fields; a field of a record is an index into this list.
     pub(crate) fields: Vec<Cow<'static, str>>,
     /// The class of its slices.
@@ -38,7 +37,7 @@ impl SiteDescription {
             target: "".into(),
             file: None,
             line: None,
-            level: Level::TRACE,
+            level: "TRACE".into(),
             fields: Vec::new(),
             class: ActivityType::CpuOp,
             scope: None,
@@ -55,7 +54,7 @@ impl SiteDescription {
             target: metadata.target().into(),
             file: metadata.file().map(Cow::from),
             line: metadata.line(),
-            level: *metadata.level(),
+            level: metadata.level().as_str().into(),
             fields: own_fields.chain(site.added_fields.iter().copied()).map(Cow::from).collect(),
             class: site.class(),
             scope: site.scope,

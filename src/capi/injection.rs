@@ -2,10 +2,10 @@
 
 use super::control;
 use super::status::CStatus;
-use crate::collector::cuda::inside_init;
 use crate::diag::diag;
 use crate::os::note;
 use crate::session;
+use kineto_devices::cuda::inside_init;
 
 /// Builds the layer that the environment configures; reports why there is none, or why it does not record CUDA.
 pub(super) fn initialize() {

@@ -4,7 +4,7 @@ use super::keys::{Key, ReloadPolicy, Support};
 use super::{Config, MergedSettings};
 use crate::diag::LOGGER;
 use crate::error::Error;
-use kineto_trace::sorting::sort_few_by_key;
+use kineto_base::sorting::sort_few_by_key;
 use std::fmt;
 
 /// The changed keys, with their values as shown in messages.
@@ -89,7 +89,7 @@ mod tests {
     use crate::config::{Env, Overrides};
     use crate::diag::Severity;
     use crate::error::ErrorKind;
-    use kineto_trace::activity::{ActivityType, ActivityTypes};
+    use kineto_model::activity::{ActivityType, ActivityTypes};
     use std::fs;
     use std::path::PathBuf;
     use std::time::Duration;

@@ -46,7 +46,7 @@ use crate::error::{Error, ErrorKind};
 use crate::os::process;
 use crate::text::count_with_noun;
 pub(crate) use keys::Key;
-use kineto_trace::activity::{ActivityType, ActivityTypes};
+use kineto_model::activity::{ActivityType, ActivityTypes};
 pub(crate) use value::Value;
 
 /// The settings of a layer, resolved from builder, environment, configuration file and defaults.
@@ -402,7 +402,7 @@ fn report_to(logger: &Logger, warnings: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kineto_trace::activity::{ActivityGroup, ActivityType};
+    use kineto_model::activity::{ActivityGroup, ActivityType};
     use std::fs;
     use std::sync::{Arc, Mutex};
 

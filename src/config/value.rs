@@ -18,7 +18,7 @@ use super::sections::split::Split;
 use crate::diag::{LogFormat, Severity};
 use crate::os::platform;
 use crate::text::count_with_noun;
-use kineto_trace::activity::{ActivityGroup, ActivityTypes};
+use kineto_model::activity::{ActivityGroup, ActivityTypes};
 
 /// A parsed value.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! The doctor's findings: plain values, as text and as JSON.
 
 use super::page::Page;
-use crate::collector::{Attempt, DeviceDescription, DriverDiagnosis, Unavailable, Why};
 use crate::os::platform;
-use kineto_trace::activity::{ActivityType, ActivityTypes};
+use kineto_devices::{Attempt, DeviceDescription, DriverDiagnosis, Unavailable, Why};
+use kineto_model::activity::{ActivityType, ActivityTypes};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::PathBuf;
@@ -318,8 +318,8 @@ fn partial_gpu_remark(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::collector::Why;
-    use kineto_trace::activity::ActivityType;
+    use kineto_devices::Why;
+    use kineto_model::activity::ActivityType;
 
     /// Makes the diagnosis of a machine with a GPU and a collector of that verdict.
     fn sample(verdict: Verdict) -> Diagnosis {
@@ -345,6 +345,9 @@ pub(super) mod tests {
             proven: Some(true),
             attempts: vec![Attempt::new("libcuda.so.1, by the loader", "opened")],
         };
+        let mut driver = DriverDiagnosis::new("NVIDIA");
+        driver.facts.push(("cuda", "13.0".to_owned()));
+        driver.devices.push((device, Some("GPU-1".to_owned())));
         Diagnosis {
             machine: vec![("kernel", "Linux 6.1".to_owned())],
             clock: ClockDiagnosis { source: "tsc", error_ns: 40, notes: Vec::new() },
@@ -356,11 +359,7 @@ pub(super) mod tests {
                 error: None,
                 warnings: Vec::new(),
             },
-            drivers: vec![DriverDiagnosis {
-                vendor: "NVIDIA",
-                facts: vec![("cuda", "13.0".to_owned())],
-                devices: vec![(device, Some("GPU-1".to_owned()))],
-            }],
+            drivers: vec![driver],
             collectors: vec![collector],
         }
     }

@@ -4,18 +4,18 @@ mod diagnosis;
 mod machine;
 mod page;
 
-pub use crate::collector::DriverDiagnosis;
 pub use diagnosis::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Verdict};
+pub use kineto_devices::DriverDiagnosis;
 
 use crate::clock::{self, Anchor, Converter};
-use crate::collector::trial::Trial;
-use crate::collector::{
+use crate::config::{Activation, Config, Env, Overrides};
+use crate::os::platform;
+use kineto_devices::trial::Trial;
+use kineto_devices::{
     self, Capabilities, Collector, Contained, Examination, ExamineContext, OptionValue, Selection, Unavailable,
     VENDORS, Vendor, Why,
 };
-use crate::config::{Activation, Config, Env, Overrides};
-use crate::os::platform;
-use kineto_trace::activity::{ActivityGroup, ActivityType, ActivityTypes};
+use kineto_model::activity::{ActivityGroup, ActivityType, ActivityTypes};
 use machine::Machine;
 use std::fmt;
 use std::path::Path;
@@ -128,7 +128,7 @@ impl Doctor {
     /// Why no GPU can be queried, for example because there is no driver.
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-    pub fn metrics(&self, names: &[String]) -> Result<Vec<collector::GpuMetrics>, Unavailable> {
+    pub fn metrics(&self, names: &[String]) -> Result<Vec<kineto_devices::GpuMetrics>, Unavailable> {
         let env = self.env.clone().unwrap_or_else(Env::from_process);
         let (mut config, _) = diagnose_configuration(&env);
         self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
@@ -136,7 +136,7 @@ impl Doctor {
         if !is_on {
             return Err(switched_off("KINETO_DISABLE_CUPTI"));
         }
-        collector::PmSampling::new(&config.gpu.options).describe_metrics(names)
+        kineto_devices::PmSampling::new(&config.gpu.options).describe_metrics(names)
     }
 
     /// Returns a diagnosis of a platform that is not supported.
@@ -200,7 +200,7 @@ impl Doctor {
         if !config.gpu.plugins {
             return vec![CollectorDiagnosis::for_unavailable("plugins", switched_off("KINETO_DISABLE_PLUGINS"))];
         }
-        let (plugins, others) = collector::load_plugins(folder);
+        let (plugins, others) = kineto_devices::load_plugins(folder);
         let found = plugins.iter().map(|plugin| self.examine_collector(&**plugin, config));
         // A user who names the folder wants its plugins, whatever they record.
         let refused = |(name, reason)| CollectorDiagnosis {
@@ -220,7 +220,8 @@ impl Doctor {
         }
         let is_wanted = found.is_selected || !collector.is_optional();
         if self.start && is_wanted && found.reason.is_none() {
-            match Trial::start(collector, &Selection { types: collector.types(), ..selection }) {
+            selection.types = collector.types();
+            match Trial::start(collector, &selection) {
                 Ok(trial) => {
                     found.add_capabilities(trial.capabilities.clone());
                     found.started = true;
@@ -373,8 +374,8 @@ fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::{RecordSink, Recording};
     use crate::time::Timestamp;
+    use kineto_devices::{RecordSink, Recording};
     use std::time::Instant;
 
     /// A collector that returns prepared results.
@@ -413,8 +414,8 @@ mod tests {
         fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
             Ok((self.start.clone()?, Box::new(self.clone())))
         }
-        fn devices(&self) -> Vec<collector::DeviceDescription> {
-            vec![collector::DeviceDescription::new(3, "Scripted 9000")]
+        fn devices(&self) -> Vec<kineto_devices::DeviceDescription> {
+            vec![kineto_devices::DeviceDescription::new(3, "Scripted 9000")]
         }
     }
 
@@ -423,7 +424,9 @@ mod tests {
     }
 
     fn can(types: ActivityTypes, proven: Option<bool>) -> Result<Capabilities, Unavailable> {
-        Ok(Capabilities { types, proven, ..Capabilities::default() })
+        let mut capabilities = Capabilities::default();
+        (capabilities.types, capabilities.proven) = (types, proven);
+        Ok(capabilities)
     }
 
     /// Makes a doctor with these variables; the vendors' collectors are disabled.

@@ -1,7 +1,7 @@
 //! Formats text in sections and aligned lines, wrapped to the width of terminals.
 
-use kineto_trace::activity::ActivityTypes;
-use kineto_trace::text::escaped;
+use kineto_base::text::escaped;
+use kineto_model::activity::ActivityTypes;
 
 /// The text so far.
 #[derive(Clone, Debug, Default)]

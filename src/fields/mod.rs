@@ -8,6 +8,6 @@ mod scope;
 mod words;
 
 pub(crate) use encode::{Encoder, PlainEncoder};
-use kineto_trace::fields::code;
-pub(crate) use kineto_trace::fields::{Datum, Value, Word, decode_values};
+use kineto_model::fields::code;
+pub(crate) use kineto_model::fields::{Datum, Value, Word, decode_values};
 pub(crate) use words::{Sink, Words};

@@ -3,7 +3,7 @@
 use super::{Datum, Word, decode_values};
 use crate::callsite::{ScopeFields, Site};
 use crate::text::Bounded;
-use kineto_trace::activity::{ActivityType, RecordScope};
+use kineto_model::activity::{ActivityType, RecordScope};
 use std::fmt;
 use tracing_core::field::{Field, Visit};
 

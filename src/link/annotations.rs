@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::chains::Chains;
 use super::{Spans, Work};
 use crate::time::Timestamp;
-use kineto_trace::fallible::{List, Map};
+use kineto_base::fallible::{List, Map};
 
 /// The extent of an annotation's work on a stream, from its first start to its last end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

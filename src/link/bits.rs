@@ -1,6 +1,6 @@
 //! A growable bit set.
 
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 
 /// Bits, all clear at first.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! The chain of annotations around each span.
 
 use super::Spans;
-use kineto_trace::fallible::{self, List, Map};
+use kineto_base::fallible::{self, List, Map};
 
 /// The most new spans that a walk visits; no program nests deeper.
 const DEPTH: usize = 10_000;

@@ -4,7 +4,7 @@ use super::bits::Bits;
 use super::sparse::{Sparse, SparseLaunch};
 use super::{Call, RecordHandle, RecordSource};
 use crate::time::Timestamp;
-use kineto_trace::fallible::{List, Map};
+use kineto_base::fallible::{List, Map};
 
 /// A slot without a call.
 const EMPTY: u32 = u32::MAX;

@@ -26,7 +26,7 @@ use origins::{Origins, SliceSearch};
 use waits::Waits;
 
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 
 /// Identifies a record of the source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

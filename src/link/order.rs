@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use super::{Call, RecordHandle, Work};
 use crate::time::Timestamp;
-use kineto_trace::fallible::{List, Map};
+use kineto_base::fallible::{List, Map};
 
 /// How far back a late record may be inserted as it arrives.
 const REACH: usize = 64;

@@ -6,7 +6,7 @@ use super::bits::Bits;
 use super::launches::Launches;
 use super::{Call, LinkCounts, LinkedExternal, RecordHandle, RecordSource, Spans};
 use crate::time::Timestamp;
-use kineto_trace::fallible::{List, Map};
+use kineto_base::fallible::{List, Map};
 
 /// The slices that made the calls.
 ///

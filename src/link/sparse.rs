@@ -2,7 +2,7 @@
 
 use super::RecordHandle;
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct SparseLaunch {

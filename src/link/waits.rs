@@ -1,7 +1,7 @@
 //! Finds the event record that a wait waited for.
 
 use super::LinkedEventRecord;
-use kineto_trace::fallible::{List, Map};
+use kineto_base::fallible::{List, Map};
 
 /// The target of a wait: the stream, and the call that recorded the event on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -20,8 +20,8 @@ mod live;
 mod scope;
 mod tracked;
 
-pub use kineto_trace::memory::{Category, Device, UnknownCategory};
-pub(crate) use kineto_trace::memory::{MemoryAction, MemoryRow, MemoryTimeline};
+pub use kineto_model::memory::{Category, Device, UnknownCategory};
+pub(crate) use kineto_model::memory::{MemoryAction, MemoryRow, MemoryTimeline};
 pub(crate) use live::gather_counts;
 pub use live::{Usage, usage};
 pub use scope::{Scope, scope};

@@ -8,9 +8,9 @@ mod stack;
 
 pub use span::ObservedSpan;
 
-use crate::collector::{Unavailable, Why, catch_panic};
 use crate::diag::diag;
 use crate::encoding::encoded;
+use kineto_devices::{Unavailable, Why, catch_panic};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

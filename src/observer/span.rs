@@ -2,8 +2,8 @@
 
 use crate::callsite::{NAME_FIELD, Site, has_field};
 use crate::text::{Bounded, floor_char_boundary};
-use kineto_trace::activity::{ActivityType, ArgValue, Args};
-use kineto_trace::write::OwnedValue;
+use kineto_model::activity::{ActivityType, ArgValue, Args};
+use kineto_model::write::OwnedValue;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tracing_core::Metadata;

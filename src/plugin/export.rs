@@ -2,12 +2,12 @@
 #![allow(unsafe_code, reason = "the host is foreign code")]
 
 use super::{EventType, Plugin, PluginEvent, TraceBuilder};
-use crate::collector::abi::{
+use kineto_devices::abi::{
     self, Builder, Create, DeviceInfo, EventFlow, Handle, Interface, OnProfiler, Process, Push, Query, Registry,
     ResourceInfo, Versioned,
 };
-use kineto_trace::activity::ArgValue;
-use kineto_trace::write::json_text;
+use kineto_model::activity::ArgValue;
+use kineto_model::write::json_text;
 use std::ffi::{CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -8,13 +8,13 @@
 
 mod export;
 
-pub use crate::collector::EventType;
 #[doc(hidden)]
 pub use export::__register;
+pub use kineto_devices::EventType;
 
 use crate::time::Timestamp;
 use export::EventSink;
-use kineto_trace::activity::ArgValue;
+use kineto_model::activity::ArgValue;
 use std::fmt;
 
 /// Records an accelerator for the programs that load it: one value is one recording.

@@ -36,13 +36,13 @@ pub(crate) use triggers::{TriggerCause, TriggerEvent, TriggerQueue, WatchedSpan}
 use crate::buffer::{Chunk, ChunkPool, Losses, ReservedBytes, SLOTS};
 use crate::callsite::{Rules, Sites};
 use crate::clock;
-use crate::collector::{CollectorSet, Eviction};
 use crate::correlation::CorrelationSink;
 use crate::live::LiveHandle;
 use crate::observer::Observers;
 use crate::os::{fork, memory, platform};
 use crate::time::Ticks;
 use crossbeam_queue::ArrayQueue;
+use kineto_devices::{CollectorSet, Eviction};
 use memory_listeners::ListenerSlot;
 use ring::ChunkRing;
 use std::collections::HashSet;

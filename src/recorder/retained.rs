@@ -6,8 +6,8 @@
 use super::ring::{References, remove_reference};
 use crate::buffer::{Chunk, CommittedRecord, CommittedSlots, ReservedBytes, Tag, flag};
 use crate::time::Ticks;
-use kineto_trace::fallible::List;
-use kineto_trace::fields::decode_values;
+use kineto_base::fallible::List;
+use kineto_model::fields::decode_values;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

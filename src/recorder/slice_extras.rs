@@ -1,10 +1,10 @@
 //! Optional data of slices: the stack at the enter, and the processor's event counts.
 
 use crate::buffer::{Loss, Losses};
-use crate::collector::{Unavailable, Why};
 use crate::diag::diag;
 use crate::encoding::encoded;
 use crate::os::counters::{EVENTS, EVENTS_MAX, Group, PerfEvent};
+use kineto_devices::{Unavailable, Why};
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
@@ -184,6 +184,12 @@ mod tests {
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn readers_know_the_events_by_name() {
+        let names = EVENTS.iter().map(|event| event.name);
+        assert!(names.eq(kineto_model::activity::CPU_COUNTERS.iter().copied()));
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use super::{LargePayload, RecordedPart};
 use crate::buffer::{CommittedSlots, ReservedBytes, SLOTS};
 use crate::encoding::{Encoded, decode_words, encode_words};
-use kineto_trace::fallible::List;
-use std::sync::Arc;
+use kineto_base::fallible::List;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Records that were read from a file: those of a chunk, or a record that outlived its chunk.
@@ -91,13 +90,13 @@ impl Encoded for RecordedPart {
     }
 }
 
-impl Encoded for Arc<LargePayload> {
+impl Encoded for LargePayload {
     fn encode(&self, out: &mut List<u8>) {
         encode_words(self.words.iter().copied(), out);
     }
 
     fn decode(from: &mut &[u8]) -> Option<Self> {
         let words = decode_words(from, |[word]| word)?.into_boxed_slice();
-        Some(Arc::new(LargePayload { words, reserved: ReservedBytes::default() }))
+        Some(LargePayload { words, reserved: ReservedBytes::default() })
     }
 }

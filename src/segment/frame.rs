@@ -3,8 +3,8 @@
 //! A frame begins on a multiple of 32 bytes: its magic and kind, the length of its body, its number in the file, the segment's
 //! number, and the CRC-32 of all of these and of the body. Zeros fill the last 32 bytes.
 
-use kineto_trace::crc32::Crc32;
-use kineto_trace::fallible::{List, attempt};
+use crc32fast::Hasher;
+use kineto_base::fallible::{List, attempt};
 use std::io::{self, Read, Write};
 
 /// The size of a head, and the unit in which frames are placed.
@@ -102,10 +102,10 @@ impl FrameHead {
 }
 
 fn checksum(head: &[u8], body: &[u8]) -> u32 {
-    let mut checksum = Crc32::default();
+    let mut checksum = Hasher::new();
     checksum.update(head.get(..FrameHead::CHECKED).unwrap_or_default());
     checksum.update(body);
-    checksum.value()
+    checksum.finalize()
 }
 
 /// Writes frames. Its buffer holds one at a time.

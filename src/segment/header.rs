@@ -4,8 +4,7 @@ use super::frame::UNIT;
 use crate::encoding::{Encoded, encoded};
 use crate::os::{platform, process};
 use crate::time::Timestamp;
-use kineto_trace::crc32::Crc32;
-use kineto_trace::fallible::{List, attempt};
+use kineto_base::fallible::{List, attempt};
 use std::io::{self, Write};
 
 /// Says which part of which recording a file holds.
@@ -63,7 +62,7 @@ impl SegmentHeader {
             (VERSION, SLOT_BYTES).encode(&mut bytes);
             self.encode(&mut bytes);
             bytes.resize(SegmentHeader::CHECKED, 0);
-            checksum(&bytes).encode(&mut bytes);
+            crc32fast::hash(&bytes).encode(&mut bytes);
             bytes
         })?;
         out.write_all(&bytes)
@@ -76,17 +75,11 @@ impl SegmentHeader {
             return Err(HeaderFault::OtherVersion(version));
         }
         let (checked, mut stored) = bytes.split_at_checked(SegmentHeader::CHECKED).ok_or(HeaderFault::Damaged)?;
-        if u32::decode(&mut stored) != Some(checksum(checked)) {
+        if u32::decode(&mut stored) != Some(crc32fast::hash(checked)) {
             return Err(HeaderFault::Damaged);
         }
         SegmentHeader::decode(&mut from).ok_or(HeaderFault::Damaged)
     }
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    let mut checksum = Crc32::default();
-    checksum.update(bytes);
-    checksum.value()
 }
 
 #[cfg(test)]

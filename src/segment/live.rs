@@ -4,17 +4,19 @@ use super::Segment;
 use super::folder::BYTES_MAX;
 use super::header::{HeaderFault, SegmentHeader};
 use super::read::{SegmentFault, read_frames};
-use crate::buffer::{ENTRY_WORDS, HEADER_WORDS, Loss, SLOT_WORDS, SlotUse, Tag, slots_start};
+use crate::buffer::{Loss, Tag};
 use crate::callsite::SiteDescription;
 use crate::clock::{Anchor, Converter};
-use crate::collector::Collection;
 use crate::encoding::Encoded;
-use crate::live::{JournalKind, LiveHeader, journal_entries};
+use crate::live::{
+    ENTRY_WORDS, HEADER_WORDS, JournalKind, LiveHeader, SLOT_WORDS, SlotUse, journal_entries, slots_start,
+};
 use crate::os::folder::Folder;
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, StoredPart};
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
-use kineto_trace::fallible::attempt;
+use kineto_base::fallible::attempt;
+use kineto_devices::Collection;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, Read};
@@ -466,7 +468,7 @@ fn last_time(part: &RecordedPart) -> Option<Ticks> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kineto_trace::fallible::List;
+    use kineto_base::fallible::List;
 
     #[test]
     fn second_entry_of_a_number_is_damaged() {

@@ -3,10 +3,10 @@
 use super::frame::{FrameKind, FrameWriter};
 use super::header::SegmentHeader;
 use crate::buffer::Loss;
-use crate::collector::{Collection, RecordsPart};
 use crate::encoding::{Encoded, encode_items, encode_words};
 use crate::trace::{Trace, TraceContents, TraceInfo};
-use kineto_trace::fallible::{List, Set, attempt};
+use kineto_base::fallible::{List, Set, attempt};
+use kineto_devices::{Collection, RecordsPart};
 use std::io::{self, Write};
 
 /// Writes a trace as the segment of that number.

@@ -50,7 +50,6 @@ pub(crate) use spill::part_bytes_max;
 pub(crate) use steps::{EndedBy, EndedRecording, Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;
 
-use crate::collector::{CollectorReport, CollectorSet};
 use crate::config::{Config, Mode, Output, Overflow, PlaceholderValues};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
@@ -59,7 +58,8 @@ use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::trace::Trace;
 use crate::write::file;
 use crate::write::sink::{Sinks, Writers};
-use kineto_trace::fallible;
+use kineto_base::fallible;
+use kineto_devices::{CollectorReport, CollectorSet};
 use live::LiveControl;
 use memory_profile::MemoryProfile;
 use pending_snapshots::PendingSnapshots;

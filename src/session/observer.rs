@@ -1,11 +1,11 @@
 //! Observers of a session's recordings, and the order in which they are notified.
 
-use crate::collector::catch_panic;
 use crate::config::RecordingFlags;
 use crate::diag::diag;
 use crate::error::Error;
 use crate::os::{fork, thread};
 use crate::recorder::Recorder;
+use kineto_devices::catch_panic;
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};

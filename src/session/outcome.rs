@@ -1,10 +1,10 @@
 //! The result of a step.
 
-use crate::collector::CollectorReport;
 use crate::error::Error;
 use crate::text::count_with_noun;
 use crate::trace::Trace;
 use crate::write::sink::Writers;
+use kineto_devices::CollectorReport;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct StepOutcome {
     /// The recording that ended with the previous step, if one did.
     pub cycle: Option<Cycle>,
     /// A report for each collector that this cycle started; empty if none was needed.
-    /// [`Capabilities::proven`](crate::collector::Capabilities::proven) names those that have delivered records.
+    /// [`Capabilities::proven`](kineto_devices::Capabilities::proven) names those that have delivered records.
     pub collectors: Arc<[CollectorReport]>,
 }
 

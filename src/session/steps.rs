@@ -6,7 +6,6 @@ use super::saving::report_written_trace;
 use super::spill::SpilledRecording;
 use super::step_times::{SlowStep, StepTimes};
 use super::{FORKED_LOCK, Session, Status, lock_within};
-use crate::collector::CollectorReport;
 use crate::config::Output;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -18,6 +17,7 @@ use crate::schedule::{
 };
 use crate::text::count_with_noun;
 use crate::trace::Trace;
+use kineto_devices::CollectorReport;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

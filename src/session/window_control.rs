@@ -54,7 +54,7 @@ impl Session {
 mod tests {
     use super::*;
     use crate::config::{Config, Overflow};
-    use kineto_trace::activity::ActivityTypes;
+    use kineto_model::activity::ActivityTypes;
 
     #[test]
     fn windows_before_the_horizon_are_dropped() {

@@ -2,9 +2,9 @@
 
 use crate::diag::diag;
 use crate::time::Timestamp;
-use kineto_trace::activity::{Activity, ArgValue, Args, Flow, Track};
-use kineto_trace::rows::{Rows, SliceRow};
-use kineto_trace::write::OwnedValue;
+use kineto_model::activity::{Activity, ArgValue, Args, Flow, Track};
+use kineto_model::rows::{Rows, SliceRow};
+use kineto_model::write::OwnedValue;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -5,7 +5,7 @@ use super::progress::ProgressReport;
 use crate::error::Error;
 use crate::write::execution::{ExecutionWriter, ForwardParents, ForwardQueries};
 use crate::write::file::{Destination, stem_and_end};
-use kineto_trace::fallible;
+use kineto_base::fallible;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,6 @@
 
 use super::{PostProcess, StackSymbols, Trace, Violations};
 use crate::buffer::Loss;
-use crate::collector::DeviceDescription;
 use crate::config::{AsyncSpans, Config, DistributedInfo, Modes, RecordingFlags};
 use crate::encoding::encoded;
 use crate::observer::ObserverReport;
@@ -10,7 +9,8 @@ use crate::recorder::CounterReport;
 use crate::time::{Timestamp, base_time};
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
-use kineto_trace::activity::ActivityTypes;
+use kineto_devices::DeviceDescription;
+use kineto_model::activity::ActivityTypes;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;

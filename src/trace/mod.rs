@@ -38,7 +38,6 @@ pub(crate) use window_set::WindowSet;
 
 use crate::buffer::Loss;
 use crate::clock::Converter;
-use crate::collector::{Collection, CollectorReport};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
@@ -51,9 +50,10 @@ use device::{HostRecords, LinkedCollection};
 use index::Index;
 use index::omitted::OmittedEnters;
 use index::requests::Requests;
-use kineto_trace::activity::{Activity, Track};
-use kineto_trace::fallible::{self, Lazy, List};
-use kineto_trace::rows::{Rows, ThreadRow};
+use kineto_base::fallible::{self, Lazy, List};
+use kineto_devices::{Collection, CollectorReport};
+use kineto_model::activity::{Activity, Track};
+use kineto_model::rows::{Rows, ThreadRow};
 use progress::{CountedBytes, FileBytes, PlainContent, ProgressReport};
 use related::operations::{OperationOptions, WithOperations};
 use related::{Finder, Related};
@@ -493,7 +493,10 @@ impl Trace {
             duration: Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
             collectors: CollectorReport::dedupe_names(
-                collections.iter().zip(self.linked_collections()).map(|(c, linked)| c.collector_report(linked)),
+                collections
+                    .iter()
+                    .zip(self.linked_collections())
+                    .map(|(c, linked)| device::collector_report(c, linked)),
             ),
             observers: self.inner.info.observers.clone(),
             counters: self.inner.info.counters.clone(),
@@ -702,7 +705,7 @@ struct Tracks(Vec<TraceTrack>);
 
 impl Rows for Tracks {
     fn write_thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        use kineto_trace::activity::Lane::Id;
+        use kineto_model::activity::Lane::Id;
         if let Track { process: Id(process), thread: Id(thread) } = row.track {
             self.0.push(TraceTrack { process, thread, name: row.name.to_owned() });
         }

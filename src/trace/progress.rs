@@ -4,9 +4,9 @@ use crate::diag::diag;
 use crate::os::platform;
 use crate::text::count_with_noun;
 use crate::write::file::FileContent;
-use kineto_trace::activity::Activity;
-use kineto_trace::fallible;
-use kineto_trace::rows::{Rows, SliceRow};
+use kineto_base::fallible;
+use kineto_model::activity::Activity;
+use kineto_model::rows::{Rows, SliceRow};
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -270,7 +270,7 @@ impl Write for CountedBytes<'_> {
 mod tests {
     use super::*;
     use crate::time::Timestamp;
-    use kineto_trace::activity::{ActivityType, Body, Track};
+    use kineto_model::activity::{ActivityType, Body, Track};
 
     struct NoFile;
 

@@ -9,7 +9,7 @@ use crate::fields::Word;
 use crate::live::{JournalKind, LiveFile, LiveOwner};
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};

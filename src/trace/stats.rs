@@ -2,11 +2,11 @@
 
 use super::InvariantViolation;
 use crate::buffer::Loss;
-use crate::collector::{CollectorReport, Why};
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
+use kineto_devices::{CollectorReport, Why};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt;

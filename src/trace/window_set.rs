@@ -2,9 +2,9 @@
 
 use super::recorded::{Recorded, Stretch, Window};
 use crate::clock::Converter;
-use crate::collector::Collection;
 use crate::recorder::{EvictionCounts, RecordedBuffers, Recorder};
 use crate::time::Ticks;
+use kineto_devices::Collection;
 use std::sync::Arc;
 use std::time::SystemTime;
 

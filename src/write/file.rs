@@ -5,10 +5,10 @@ use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
 use crate::os::folder::Folder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
-use kineto_trace::write::file::{self as plain, Protection, is_unfinished_name};
-pub(crate) use kineto_trace::write::file::{FileContent, Format, FormatKind, check_writable, save, stem_and_end};
+use kineto_model::write::file::{self as plain, Protection, is_unfinished_name};
+pub(crate) use kineto_model::write::file::{FileContent, Format, FormatKind, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
-pub(crate) use kineto_trace::write::file::{file_error, temporary_name, unfinished_name};
+pub(crate) use kineto_model::write::file::{file_error, temporary_name, unfinished_name};
 use std::ffi::OsString;
 use std::fs;
 use std::io;

@@ -3,5 +3,5 @@
 pub(crate) mod file;
 pub(crate) mod sink;
 
-pub(crate) use kineto_trace::write::{chrome, execution, perfetto};
+pub(crate) use kineto_model::write::{chrome, execution, perfetto};
 pub use sink::TraceSink;

@@ -11,13 +11,13 @@ const NAME_MAX: usize = 55;
 
 /// The folders that hold a vendor's collector. Types that play the same role in several of them share a name.
 const VENDORS: [&str; 7] = [
-    "collector/cuda/",
-    "collector/cupti/",
-    "collector/plugin/",
-    "collector/rocm/sdk/",
-    "collector/rocm/tracer/",
-    "collector/rocm/",
-    "collector/xpu/",
+    "crates/kineto-devices/src/cuda/",
+    "crates/kineto-devices/src/cupti/",
+    "crates/kineto-devices/src/plugin/",
+    "crates/kineto-devices/src/rocm/sdk/",
+    "crates/kineto-devices/src/rocm/tracer/",
+    "crates/kineto-devices/src/rocm/",
+    "crates/kineto-devices/src/xpu/",
 ];
 
 /// Expressions that do not occur, each with the number of times that it may still occur.
@@ -264,10 +264,13 @@ mod tests {
             let sources: Vec<_> = files.iter().map(|(file, text)| Source::new(file, text)).collect();
             repeated_types(sources.iter())
         };
-        let (a, b) = (("collector/cupti/a.rs", "struct A;"), ("collector/xpu/a.rs", "enum A {}"));
+        let (a, b) = (
+            ("crates/kineto-devices/src/cupti/a.rs", "struct A;"),
+            ("crates/kineto-devices/src/xpu/a.rs", "enum A {}"),
+        );
         assert!(repeated(&[a, b]).is_empty());
-        assert_eq!(repeated(&[a, b, ("collector/xpu/b.rs", "struct A;")]).len(), 1);
-        assert_eq!(repeated(&[a, ("trace/a.rs", "pub struct A(u8);")]).len(), 1);
+        assert_eq!(repeated(&[a, b, ("crates/kineto-devices/src/xpu/b.rs", "struct A;")]).len(), 1);
+        assert_eq!(repeated(&[a, ("crates/kineto-devices/src/trial.rs", "pub struct A(u8);")]).len(), 1);
         assert!(
             repeated(&[a, ("crates/x/src/a.rs", "struct A;"), ("t.rs", "#[cfg(test)] mod tests { struct A; }")])
                 .is_empty()

@@ -20,7 +20,12 @@ fn root() -> PathBuf {
 }
 
 /// Where the libraries are, and the names of their tables in layers.md.
-const LIBRARIES: [(&str, &str); 2] = [("src/", "modules"), ("crates/kineto-trace/src/", "modules kineto-trace")];
+const LIBRARIES: [(&str, &str); 4] = [
+    ("src/", "modules"),
+    ("crates/kineto-base/src/", "modules kineto-base"),
+    ("crates/kineto-model/src/", "modules kineto-model"),
+    ("crates/kineto-trace/src/", "modules kineto-trace"),
+];
 
 /// Returns the source files of all packages.
 fn sources() -> io::Result<Vec<Source>> {

@@ -21,21 +21,24 @@ pub(crate) type Table = BTreeMap<String, Vec<String>>;
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files that know what a trace file looks like.
-const FORMATS: [&str; 2] = ["crates/kineto-trace/src/write/", "crates/kineto-trace/src/analysis/read/"];
+const FORMATS: [&str; 2] = ["crates/kineto-model/src/write/", "crates/kineto-trace/src/analysis/read/"];
 /// The only files that read JSON: what a page cuts short, what a user gives as metadata or as an argument, the settings on their way into the
 /// header, and what a process says that it is doing.
 const JSON_READERS: [&str; 7] = [
-    "crates/kineto-trace/src/write/",
-    "crates/kineto-trace/src/activity/value_kind.rs",
+    "crates/kineto-model/src/write/",
+    "crates/kineto-model/src/activity/value_kind.rs",
     "crates/kineto-cli/src/status.rs",
     "crates/kineto-cli/src/report/data.rs",
     "trace/header.rs",
     "trace/metadata.rs",
-    "collector/plugin/metadata.rs",
+    "crates/kineto-devices/src/plugin/metadata.rs",
 ];
 /// The only files that name the crate whose macros emit spans and events: one defines ours, for users to call, the others
 /// have spans that a program asks for: those of collective operations, of the steps of a schedule, and of its C half.
 const TRACING_MACROS: [&str; 4] = ["macros.rs", "collective.rs", "session/annotation.rs", "capi/ranges.rs"];
+
+/// The files in which the root names what programs meet of other packages.
+const FACE: [&str; 2] = [include_str!("../../src/lib.rs"), include_str!("../../src/integration.rs")];
 
 impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Source {
@@ -125,6 +128,8 @@ pub(crate) fn imports(source: &Source, table: &Table, exports: &Exports, used: &
         let Some(first) = target.first() else { continue };
         // A name that the root exports leads to where it is made.
         let target = match exports.get(first) {
+            // The compiler keeps the order of packages.
+            Some(maker) if maker.starts_with("kineto_") => continue,
             Some(maker) if !table.contains_key(first) => vec![maker.clone()],
             _ => target,
         };
@@ -159,6 +164,7 @@ pub(crate) fn statics_survive_forks(source: &Source) -> Vec<String> {
 }
 
 /// A public type whose private fields can hold much has a `Debug` written by hand: programs record it of their arguments.
+/// Programs meet the types of `kineto-base` and `kineto-devices` that the root names.
 pub(crate) fn debug_is_short(source: &Source) -> Vec<String> {
     const LARGE: [&str; 11] =
         ["Arc", "Box", "Vec", "VecDeque", "HashMap", "BTreeMap", "Mutex", "MutexGuard", "RwLock", "Own", "dyn"];
@@ -171,7 +177,10 @@ pub(crate) fn debug_is_short(source: &Source) -> Vec<String> {
         // Attributes alone lie between.
         let is_its = item.get(derived..public)?.iter().all(|token| !token.is_word("struct") && !token.is_word("enum"));
         let has_debug = item.iter().take(derived).any(|token| token.is_word("Debug"));
-        (is_its && has_debug).then(|| (derive, private_words(item.get(public..).unwrap_or_default())))
+        let name = item.get(public + 2)?.word()?;
+        let is_shown = !source.is_one_of(&["crates/kineto-base/", "crates/kineto-devices/"])
+            || FACE.iter().any(|text| tokens(text).iter().any(|token| token.is_word(name)));
+        (is_its && has_debug && is_shown).then(|| (derive, private_words(item.get(public..).unwrap_or_default())))
     });
     let large = structs.filter(|(_, words)| words.iter().any(|word| LARGE.contains(word)));
     large.map(|(derive, _)| source.fault(derive.line, "derives a Debug that may be long; write a short one")).collect()
@@ -369,13 +378,13 @@ mod tests {
             no_formats,
             "const A: &str = \"{\\\"ph\\\":\\\"X\\\"}\";",
             "trace/walk.rs",
-            "crates/kineto-trace/src/write/json.rs",
+            "crates/kineto-model/src/write/json.rs",
         );
         check(
             no_formats,
             "const A: &[u8] = br#\"\"traceEvents\": [\"#;",
             "trace/walk.rs",
-            "crates/kineto-trace/src/write/json.rs",
+            "crates/kineto-model/src/write/json.rs",
         );
         check(no_formats, "fn f() { serde_json::from_str(a) }", "config/mod.rs", "trace/metadata.rs");
         let [command, status] = ["crates/kineto-cli/src/main.rs", "crates/kineto-cli/src/status.rs"];

@@ -1,7 +1,7 @@
 //! A process that takes requests from a folder, as seen in `/proc`, and its answers.
 
 use super::process::is_zombie;
-use kineto_trace::text::printable;
+use kineto_base::text::printable;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::ffi::OsStr;

@@ -29,7 +29,7 @@ mod validate;
 mod view;
 
 use clap::{Parser, Subcommand};
-use kineto_trace::text::escaped;
+use kineto_base::text::escaped;
 use std::fmt::Display;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::process::ExitCode;

@@ -3,9 +3,9 @@
 use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_pieces, print_text};
+use kineto_base::text::{count_with_noun, printable};
 use kineto_trace::analysis::Events;
 use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace, format_ns};
-use kineto_trace::text::{count_with_noun, printable};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -3,8 +3,8 @@
 use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_text};
-use kineto_trace::text::escaped_path;
-use kineto_trace::write::file::Format;
+use kineto_base::text::escaped_path;
+use kineto_model::write::file::Format;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};

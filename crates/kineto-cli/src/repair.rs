@@ -1,9 +1,9 @@
 //! `kineto repair`: completes a trace that is cut off, rewrites what is not JSON, or makes one of a segment.
 
 use crate::{print_error, print_text};
+use kineto_base::text::{count_with_noun, escaped_path};
+use kineto_model::write::file::{Format, is_unfinished_name, stem_and_end};
 use kineto_trace::analysis::{self, Events};
-use kineto_trace::text::{count_with_noun, escaped_path};
-use kineto_trace::write::file::{Format, is_unfinished_name, stem_and_end};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read as _;

@@ -2,7 +2,7 @@
 
 use super::listener::Listener;
 use super::print_text;
-use kineto_trace::text::printable;
+use kineto_base::text::printable;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -3,9 +3,9 @@
 use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{EventSelection, TraceFile, for_each_trace, trace_files};
 use crate::{print_error, print_text};
+use kineto_base::text::escaped_path;
 use kineto_trace::analysis::Summary;
 use kineto_trace::analysis::summary::{Screen, ScreenSection};
-use kineto_trace::text::escaped_path;
 use serde_json::json;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};

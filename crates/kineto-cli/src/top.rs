@@ -6,7 +6,7 @@ mod terminal;
 
 use crate::process::has_ended;
 use crate::{print_error, write_output};
-use kineto_trace::text::escaped_path;
+use kineto_base::text::escaped_path;
 use live_files::find_live_files;
 use live_view::LiveView;
 use std::io::{self, IsTerminal as _};

@@ -1,9 +1,9 @@
 //! Arguments and reading of a command's trace file.
 
+use kineto_base::text::escaped_path;
 use kineto_trace::Error;
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{EventFilter, Events, ReadOptions};
-use kineto_trace::text::escaped_path;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};

@@ -2,7 +2,7 @@
 
 use super::listener::{Listener, Progress, SubmittedRequest};
 use super::print_text;
-use kineto_trace::text::printable;
+use kineto_base::text::printable;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -2,8 +2,8 @@
 
 use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};
+use kineto_base::text::{count_with_noun, escaped_path, printable};
 use kineto_trace::analysis::{BrokenRule, Events};
-use kineto_trace::text::{count_with_noun, escaped_path, printable};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -18,43 +18,16 @@
 
 #![forbid(unsafe_code)]
 
-pub mod activity;
-#[cfg(feature = "analysis")]
 pub mod analysis;
-#[doc(hidden)]
-pub mod crc32;
-mod error;
-#[doc(hidden)]
-pub mod fallible;
-#[doc(hidden)]
-pub mod fields;
-#[doc(hidden)]
-pub mod first_fit;
-mod hash;
-#[doc(hidden)]
-pub mod keys;
-#[doc(hidden)]
-pub mod layout;
-mod loss;
-pub mod memory;
-#[doc(hidden)]
-pub mod rows;
-#[doc(hidden)]
-pub mod sorting;
-#[doc(hidden)]
-pub mod text;
-#[doc(hidden)]
-pub mod time;
-#[doc(hidden)]
-pub mod write;
+
+pub use analysis::check;
+#[doc(inline)]
+pub use kineto_model::{Error, ErrorKind, Loss, Timestamp, activity, memory};
+
+use kineto_base::{hash, sorting, text, time};
+use kineto_model::{first_fit, layout, rows, write};
 
 /// Compiles the code in README.md.
-#[cfg(all(doctest, feature = "analysis"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-#[cfg(feature = "analysis")]
-pub use analysis::check;
-pub use error::{Error, ErrorKind};
-pub use loss::Loss;
-pub use time::Timestamp;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::super::keys::{Key, OTHER_VARIABLES};
 use super::super::sources::env::Env;
 use super::super::value::Value;
-use crate::collector::Options;
-use kineto_trace::activity::{ActivityType, ActivityTypes};
+use kineto_devices::Options;
+use kineto_model::activity::{ActivityType, ActivityTypes};
 
 /// The settings for recording GPUs.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Default for Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kineto_trace::activity::ActivityGroup;
+    use kineto_model::activity::ActivityGroup;
 
     #[test]
     fn each_device_key_has_an_effect() {

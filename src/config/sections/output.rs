@@ -6,8 +6,8 @@ use super::super::placeholders::{self, PlaceholderValues, has_pid_placeholder};
 use super::super::sources::settings::{ConfigSource, SourceSettings};
 use super::super::value::Value;
 use crate::error::{Error, ErrorKind};
-use kineto_trace::text::escaped_path;
-use kineto_trace::write::file::{Format, is_stream};
+use kineto_base::text::escaped_path;
+use kineto_model::write::file::{Format, is_stream};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

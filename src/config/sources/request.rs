@@ -6,7 +6,7 @@ use super::super::sections::output::Output;
 use super::super::value::Value;
 use super::parse::parse_settings;
 use super::settings::{ConfigSource, SettingError, SourceSettings};
-use kineto_trace::activity::{ActivityType, ActivityTypes};
+use kineto_model::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::super::keys::{Key, KeyDefault, ReloadPolicy};
 use super::super::value::{SettingKind, Value};
-use kineto_trace::sorting::sort_few_by_key;
+use kineto_base::sorting::sort_few_by_key;
 
 /// The settings of one source.
 #[derive(Clone, Debug, Default)]

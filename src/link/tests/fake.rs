@@ -2,7 +2,7 @@
 
 use crate::link::{Call, CallJoin, LinkedEventRecord, LinkedExternal, Links, RecordHandle, RecordSource, Spans, Work};
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 
 pub(super) fn ns(ns: u64) -> Timestamp {
     Timestamp::from_nanos(ns)

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::fake::FakeRecords;
 use crate::link::{Links, RecordSource, Spans};
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 
 /// Spans that are free to query: a span for each slice, in steps of a thousand, which are annotations.
 struct StepSpans;

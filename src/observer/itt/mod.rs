@@ -7,8 +7,8 @@ mod client;
 mod names;
 
 use super::{ObservedSpan, SpanObserver};
-use crate::collector::{Unavailable, Why};
 use client::Domain;
+use kineto_devices::{Unavailable, Why};
 use names::StringHandles;
 use std::sync::OnceLock;
 

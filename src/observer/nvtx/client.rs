@@ -1,10 +1,10 @@
 //! The client side of NVTX 3: passes a tool tables of slots, into which it writes its functions.
 #![allow(unsafe_code, reason = "the tool writes plain function pointers, which are called")]
 
-use crate::collector::OWN_NVTX_DOMAIN;
-use crate::collector::cuda::Driver;
-use crate::collector::{Library, Unavailable, Why};
 use crate::os::thread;
+use kineto_devices::OWN_NVTX_DOMAIN;
+use kineto_devices::cuda::Driver;
+use kineto_devices::{Library, Unavailable, Why};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;

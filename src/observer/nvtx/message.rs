@@ -1,7 +1,7 @@
 //! The text of a range, as torch's `emit_nvtx` writes it.
 
 use crate::observer::ObservedSpan;
-use kineto_trace::activity::ArgValue;
+use kineto_model::activity::ArgValue;
 use std::fmt::Write as _;
 
 /// Returns `name, seq = N, op_id = I, sizes = [[a, b], []]`; `seq` and `sizes` only if the span has them.

@@ -4,9 +4,9 @@ mod client;
 mod message;
 
 use super::{ObservedSpan, SpanObserver};
-use crate::collector::Unavailable;
 use client::{Client, NvtxRange};
-use kineto_trace::activity::{ActivityType, ArgValue};
+use kineto_devices::Unavailable;
+use kineto_model::activity::{ActivityType, ArgValue};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -5,7 +5,7 @@
 
 use crate::encoding::Encoded;
 use crate::time::Ticks;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 
 /// Stretches of time whose records are complete, in order.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,9 @@
 //! Memory for the records of collectors, out of the one budget of a session.
 
-use crate::collector::{Budget, Eviction};
 use crate::os::fork;
 use crate::recorder::Recorder;
 use crate::time::Ticks;
+use kineto_devices::{Budget, Eviction};
 use std::sync::Arc;
 
 /// One part in that many is reserved for spans: a program may make any number of calls that launch nothing.

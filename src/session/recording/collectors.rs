@@ -3,11 +3,11 @@
 use super::budget::PoolBudget;
 use super::windows::RecordingWindows;
 use super::{RecordingState, SessionPhase, SessionRecording};
-use crate::collector::{Budget, CaptureRange, CollectorReport, Marks, Selection};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::session::observer::SessionEvent;
 use crate::time::Timestamp;
+use kineto_devices::{Budget, CaptureRange, CollectorReport, Marks, Selection};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -90,18 +90,17 @@ impl SessionRecording {
     /// Returns the types and options that the collectors record.
     pub(super) fn collector_selection(&self, config: &Config) -> Selection {
         let gpu = &config.gpu;
-        Selection {
-            types: config.activities,
-            buffer_bytes: gpu.buffer_bytes,
-            proof: PROOF,
-            device_memory: gpu.device_memory,
-            range: gpu.profiler_range.then(|| {
-                let windows: Weak<RecordingWindows> = Arc::downgrade(&self.windows);
-                CaptureRange::new(windows as Weak<dyn Marks>)
-            }),
-            custom_config: gpu.custom_config.clone(),
-            options: gpu.options.clone(),
-        }
+        let mut selection = Selection::of(config.activities);
+        selection.buffer_bytes = gpu.buffer_bytes;
+        selection.proof = PROOF;
+        selection.device_memory = gpu.device_memory;
+        selection.range = gpu.profiler_range.then(|| {
+            let windows: Weak<RecordingWindows> = Arc::downgrade(&self.windows);
+            CaptureRange::new(windows as Weak<dyn Marks>)
+        });
+        selection.custom_config.clone_from(&gpu.custom_config);
+        selection.options = gpu.options.clone();
+        selection
     }
 
     /// Returns a report for each collector that was asked to record.

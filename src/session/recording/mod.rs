@@ -19,7 +19,6 @@ use super::settings::SessionSettings;
 use super::{FORKED_LOCK, Status, deadline_after, lock_until, lock_within};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor, Converter};
-use crate::collector::{Collection, CollectorSet};
 use crate::config::{Config, Mode, Output, Overflow};
 use crate::diag::diag;
 use crate::encoding::Encoded;
@@ -34,7 +33,8 @@ use crate::trace::{PostProcess, Recorded, StackSymbols, Trace, TraceInfo, TraceM
 use crate::write::sink::Sinks;
 use clock_thread::ClockThread;
 pub(super) use clock_thread::Duties;
-use kineto_trace::activity::ActivityTypes;
+use kineto_devices::{Collection, CollectorSet};
+use kineto_model::activity::ActivityTypes;
 use reports::Reports;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

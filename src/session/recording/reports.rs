@@ -3,14 +3,14 @@
 use super::budget::PoolBudget;
 use super::{RecordingState, SessionPhase, SessionRecording, new_trace_id, none_is_running, trace_info};
 use crate::clock::Converter;
-use crate::collector::Budget;
 use crate::config::Config;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::thread;
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{CpuTrace, CpuTraceBuilder, Recorded, Trace, TraceInfo};
-use kineto_trace::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
+use kineto_devices::Budget;
+use kineto_model::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
 use std::sync::{Arc, MutexGuard};
 
 /// The slices that the program reported.

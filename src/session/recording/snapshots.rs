@@ -4,13 +4,13 @@ use super::reports::Reports;
 use super::{RecordingState, SessionPhase, SessionRecording, build_converter, none_is_running};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
-use crate::collector::{Collection, DELIVERY_WAIT};
 use crate::error::Error;
 use crate::recorder::RecordedBuffers;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::session::lock_within;
 use crate::time::Ticks;
 use crate::trace::Trace;
+use kineto_devices::{Collection, DELIVERY_WAIT};
 use std::time::{Duration, SystemTime};
 
 /// A time of a running recording, up to which a snapshot can be taken later.

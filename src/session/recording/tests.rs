@@ -2,14 +2,14 @@
 
 use crate::buffer::{Chunk, CommittedRecord, Head, Loss, Tag, flag};
 use crate::clock::Anchor;
-use crate::collector::trial::unbounded_sink;
-use crate::collector::{Capabilities, Collection, DeviceWork, RecordLayout, RecordView};
 use crate::config::Config;
 use crate::recorder::{LaneRow, RecordedBuffers, RecordedPart, Recorder, TakenChunk};
 use crate::session::Session;
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{Recorded, Trace, Window};
-use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue, Body};
+use kineto_devices::trial::unbounded_sink;
+use kineto_devices::{Capabilities, Collection, DeviceWork, RecordLayout, RecordView};
+use kineto_model::activity::{ActivityType, ActivityTypes, ArgValue, Body};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

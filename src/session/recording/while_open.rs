@@ -2,7 +2,7 @@
 
 use super::SessionRecording;
 use crate::os::fork;
-use kineto_trace::activity::ActivityTypes;
+use kineto_model::activity::ActivityTypes;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Counts the open spans that a recording depends on.

@@ -2,7 +2,6 @@
 
 use super::clock_thread::ClockThread;
 use crate::clock::Anchor;
-use crate::collector::{Marks, Switch};
 use crate::correlation::CorrelationSink;
 use crate::live::JournalKind;
 use crate::memory;
@@ -10,7 +9,8 @@ use crate::recorder::Recorder;
 use crate::session::{FORKED_LOCK, lock_within};
 use crate::time::Ticks;
 use crate::trace::{Stretch, Window, WindowSet};
-use kineto_trace::activity::{ActivityType, ActivityTypes};
+use kineto_devices::{Marks, Switch};
+use kineto_model::activity::{ActivityType, ActivityTypes};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -371,11 +371,11 @@ mod tests {
     use super::super::Duties;
     use super::super::budget::PoolBudget;
     use super::*;
-    use crate::collector::{
+    use crate::time::Timestamp;
+    use kineto_devices::{
         Budget, Capabilities, Collector, CollectorSet, RecordSink, Recording, Selection, Unavailable,
     };
-    use crate::time::Timestamp;
-    use kineto_trace::activity::ActivityGroup;
+    use kineto_model::activity::ActivityGroup;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Instant;

@@ -51,12 +51,12 @@ fn part_taken_after_the_rest_has_another_number() {
 #[cfg(all(target_os = "linux", not(miri)))]
 mod live_file {
     use super::*;
-    use crate::live::{JournalKind, LiveFile, read_entries};
+    use crate::live::{JournalKind, LiveFile};
     use crate::trace::Window;
-    use kineto_trace::activity::ActivityTypes;
+    use kineto_model::activity::ActivityTypes;
 
     fn count_entries(live: &LiveFile, kind: JournalKind) -> usize {
-        read_entries(live).keys().filter(|(of, _)| *of == kind as u32).count()
+        test_base::read_entries(live.path()).keys().filter(|(of, _)| *of == kind as u32).count()
     }
 
     #[test]

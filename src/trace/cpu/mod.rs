@@ -4,10 +4,10 @@ mod owned;
 mod rows;
 mod stored;
 
-use crate::collector::Budget;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
-use kineto_trace::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Body};
+use kineto_devices::Budget;
+use kineto_model::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Body};
 use owned::{OwnActivity, TrackId};
 pub(in crate::trace) use rows::{CpuRows, OwnRecords};
 use std::collections::BTreeMap;
@@ -259,7 +259,7 @@ impl Drop for MemoryLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kineto_trace::activity::Track;
+    use kineto_model::activity::Track;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn ns(ns: u64) -> Timestamp {

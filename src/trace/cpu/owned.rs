@@ -3,8 +3,8 @@
 use crate::encoding::{encoded, encoded_as};
 use crate::os::platform;
 use crate::time::Timestamp;
-use kineto_trace::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
-use kineto_trace::write::OwnedValue;
+use kineto_model::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
+use kineto_model::write::OwnedValue;
 use std::cmp::Reverse;
 
 /// A copy of an activity.

@@ -4,7 +4,7 @@ use super::owned::OwnActivity;
 use super::{CpuTrace, CpuTraceBuilder, MemoryLimit};
 use crate::encoding::{Encoded, encode_items, encoded};
 use crate::time::Timestamp;
-use kineto_trace::fallible::{List, may_grow};
+use kineto_base::fallible::{List, may_grow};
 
 /// The pushed records of a file while they are read.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Tells by correlation ids which work was launched at another time than the recording's.
 
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 
 /// The ids of recorded calls.
 ///

@@ -1,10 +1,10 @@
 //! The calls of a thread, to be merged into its rows.
 
-use super::{LinkedCollection, has_arrows};
-use crate::collector::{Collection, Entry};
+use super::{LinkedCollection, call_from_entry, has_arrows};
 use crate::link::{Links, RecordHandle};
 use crate::time::Timestamp;
-use kineto_trace::activity::{ArgValue, Args};
+use kineto_devices::{Collection, Entry};
+use kineto_model::activity::{ArgValue, Args};
 
 /// The calls that a thread made, in order of their start.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl<'t> CallList<'t> {
         self.left = left;
         let (collection, linked) = (self.collection, self.linked);
         let entry = collection.records.entry_at(first.0)?;
-        let call = collection.call_from_entry(&entry, &linked.threads);
+        let call = call_from_entry(collection, &entry, &linked.threads);
         let links: &Links = &linked.links;
         let (end, finished) = linked.cut_to_windows(call.start, call.end);
         Some(HostCall {

@@ -1,9 +1,9 @@
 //! The values of devices' counters, as rows.
 
 use super::LinkedCollection;
-use crate::collector::{Collection, Entry, RecordLayout, RecordView};
 use crate::time::Timestamp;
-use kineto_trace::activity::{Activity, ActivityType, ArgValue, Args, Body, Track};
+use kineto_devices::{Collection, Entry, RecordLayout};
+use kineto_model::activity::{Activity, ActivityType, ArgValue, Args, Body, Track};
 
 /// Values that were read at the same time.
 pub(super) struct Sample<'t> {
@@ -47,18 +47,9 @@ impl Sample<'_> {
 
 impl Args for Sample<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let records = &self.collection.records;
-        let shaped = RecordView {
-            words: self.entry.words,
-            names: &records.names,
-            start: self.at,
-            end: self.at,
-            correlation: 0,
-            device_id: self.device(),
-            device: records.devices.iter().find(|device| device.id == self.device()),
-            stream: self.entry.stream(),
-            wait: None,
-        };
-        self.shape.visit(&shaped, each);
+        let mut view = self.collection.entry_view(&self.entry, (self.at, self.at));
+        (view.correlation, view.device_id, view.stream) = (0, self.device(), self.entry.stream());
+        view.device = self.collection.records.devices.iter().find(|device| device.id == view.device_id);
+        self.shape.visit(&view, each);
     }
 }

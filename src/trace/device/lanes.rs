@@ -3,7 +3,7 @@
 use crate::time::Timestamp;
 use crate::trace::thread::nest::{Nest, RowSlot};
 use crate::trace::walk::{NEXT_ROW, Walk};
-use kineto_trace::fallible::{self, List};
+use kineto_base::fallible::{self, List};
 use std::collections::BTreeSet;
 
 /// The rows of one stream: as many as its slices need to nest.

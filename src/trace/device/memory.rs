@@ -2,12 +2,12 @@
 
 use super::records::CollectionRecords;
 use super::{DeviceCounts, LinkedCollection, overlaps_any};
-use crate::collector::{Collection, Role};
 use crate::link::{Links, RecordHandle, RecordSource as _, Spans, Work};
 use crate::memory::Device;
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRecord;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
+use kineto_devices::{Collection, Role};
 use std::collections::BTreeMap;
 
 /// An allocation or a free.

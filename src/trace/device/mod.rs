@@ -19,12 +19,11 @@ use super::index::Index;
 use super::recorded::Recorded;
 use crate::buffer::Loss;
 use crate::clock::Converter;
-use crate::collector::{Collection, CollectorReport, Entry, RecordView, Role};
 use crate::link::{self, Links, RecordHandle, RecordSource as _, Spans as _, Work};
 use crate::time::Timestamp;
-use kineto_trace::activity::{ActivityType, ArgValue, Flow, FlowEnd, FlowKind};
-use kineto_trace::fallible::List;
-use kineto_trace::write::counter_value;
+use kineto_base::fallible::List;
+use kineto_devices::{Collection, CollectorReport, Entry, NEVER, Role};
+use kineto_model::activity::{ActivityType, Flow, FlowEnd, FlowKind};
 use records::CollectionRecords;
 use spans::HostSpans;
 use std::collections::BTreeSet;
@@ -63,9 +62,6 @@ struct StreamMark {
     start: Timestamp,
     at: u32,
 }
-
-/// Later than any record.
-const NEVER: Timestamp = Timestamp::from_nanos(u64::MAX);
 
 /// Counts of records while linking.
 #[derive(Debug, Default)]
@@ -106,7 +102,7 @@ impl DeviceCounts {
     ) -> List<link::Call> {
         let (collection, mut ranges) = (records.collection, List::new());
         for entry in collection.records.calls() {
-            let call = collection.call_from_entry(&entry, records.threads);
+            let call = call_from_entry(collection, &entry, records.threads);
             let Some(window) = window_around(reach, (call.start, call.end)) else {
                 self.count_outside((call.start, call.end));
                 if call.end >= self.since && reach.first().is_some_and(|first| call.end < first.0) {
@@ -166,7 +162,7 @@ impl LinkedCollection {
         let mut joining = calls.finish_calls(records.external_records());
         let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
         for entry in collection.records.work() {
-            let work = collection.work_from_entry(&entry);
+            let work = work_from_entry(collection, &entry);
             // A part of it is inside, or it was launched inside and is not known to be launched outside.
             let began = || reach.first().is_some_and(|first| work.end >= first.0);
             let is_ours = || match entry.work_slice() {
@@ -344,76 +340,37 @@ impl LinkedCollection {
     }
 }
 
-impl Collection {
-    /// Returns the collector's report.
-    pub(crate) fn collector_report(&self, linked: &LinkedCollection) -> CollectorReport {
-        let mut report = CollectorReport::new(&self.name, self.state.clone());
-        report.records = linked.counts.calls + linked.counts.work + linked.counters.len() as u64;
-        report.notes.extend(self.records.notes.iter().cloned());
-        report.clock_error_ns = self.clock.error_at_most_ns().saturating_add(self.records.clock_error_ns);
-        report.clock_offset_ns = self.clock.offset_ns();
-        report
-    }
+/// Returns a collector's report.
+pub(super) fn collector_report(collection: &Collection, linked: &LinkedCollection) -> CollectorReport {
+    let Collection { name, state, records, clock, .. } = collection;
+    let mut report = CollectorReport::new(name, state.clone());
+    report.records = linked.counts.calls + linked.counts.work + linked.counters.len() as u64;
+    report.notes.extend(records.notes.iter().cloned());
+    report.clock_error_ns = clock.error_at_most_ns().saturating_add(records.clock_error_ns);
+    report.clock_offset_ns = clock.offset_ns();
+    report
+}
 
-    /// Returns when a record began and ended; [`NEVER`] if it did not, or if the time is impossible.
-    #[inline]
-    fn entry_times(&self, entry: &Entry<'_>) -> (Timestamp, Timestamp) {
-        let possible = |at: Timestamp| if at > self.latest { NEVER } else { at };
-        let at = |theirs| if theirs == 0 { NEVER } else { possible(self.clock.timestamp_of(theirs)) };
-        let (start, end) = (at(entry.start()), at(entry.end()));
-        (start, end.max(start))
-    }
+#[inline]
+fn call_from_entry(collection: &Collection, entry: &Entry<'_>, threads: &DeviceThreads) -> link::Call {
+    let (start, end) = collection.entry_times(entry);
+    let thread = threads.thread_number(entry.thread(), start);
+    let (at, correlation, external) = (RecordHandle(entry.at), entry.correlation_id(), entry.call_slice());
+    link::Call { at, correlation, thread, start, end, external, launches: entry.launches_work() }
+}
 
-    /// Returns 1 if the end of a record is impossibly late.
-    fn is_beyond_end(&self, entry: &Entry<'_>) -> u64 {
-        u64::from(entry.end() != 0 && self.entry_times(entry).1 == NEVER)
-    }
-
-    /// Returns a record as its layout reads it, without a device.
-    fn entry_view<'t>(&'t self, entry: &Entry<'t>, (start, end): (Timestamp, Timestamp)) -> RecordView<'t> {
-        let (words, names, correlation) = (entry.words, &self.records.names, entry.correlation_id());
-        RecordView { words, names, start, end, correlation, device_id: -1, device: None, stream: 0, wait: None }
-    }
-
-    /// Calls `each` with a record's arguments, as far as they follow from this record alone.
-    pub(crate) fn visit_args(&self, entry: &Entry<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(layout) = self.records.entry_layout(entry) else { return };
-        let (start, end) = self.entry_times(entry);
-        let mut view = self.entry_view(entry, (start, if end == NEVER { self.latest } else { end }));
-        if entry.role() != Role::Call {
-            let place = entry.device_or_context();
-            let is_context = matches!(entry.role(), Role::Sync | Role::Event);
-            view.device_id = if is_context { self.records.device_of(place) } else { self.records.entry_device(entry) };
-            view.device = self.records.devices.iter().find(|device| device.id == view.device_id);
-            view.stream = entry.stream();
-        }
-        layout.visit(&view, &mut |key, value| match entry.role() {
-            Role::Counter => counter_value(value).into_iter().for_each(|value| each(key, value)),
-            _ => each(key, value),
-        });
-    }
-
-    #[inline]
-    fn call_from_entry(&self, entry: &Entry<'_>, threads: &DeviceThreads) -> link::Call {
-        let (start, end) = self.entry_times(entry);
-        let thread = threads.thread_number(entry.thread(), start);
-        let (at, correlation, external) = (RecordHandle(entry.at), entry.correlation_id(), entry.call_slice());
-        link::Call { at, correlation, thread, start, end, external, launches: entry.launches_work() }
-    }
-
-    #[inline]
-    fn work_from_entry(&self, entry: &Entry<'_>) -> Work {
-        let (start, end) = self.entry_times(entry);
-        let device = self.records.entry_device(entry);
-        Work {
-            at: RecordHandle(entry.at),
-            correlation: entry.correlation_id(),
-            device,
-            stream: entry.stream(),
-            start,
-            end,
-            includes_launch: entry.kind() == ActivityType::CudaProfilerRange,
-        }
+#[inline]
+fn work_from_entry(collection: &Collection, entry: &Entry<'_>) -> Work {
+    let (start, end) = collection.entry_times(entry);
+    let device = collection.records.entry_device(entry);
+    Work {
+        at: RecordHandle(entry.at),
+        correlation: entry.correlation_id(),
+        device,
+        stream: entry.stream(),
+        start,
+        end,
+        includes_launch: entry.kind() == ActivityType::CudaProfilerRange,
     }
 }
 

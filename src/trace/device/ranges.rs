@@ -2,7 +2,7 @@
 
 use crate::link::{Call, RecordHandle, Spans};
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
 
 /// Returns the ranges that overlap slices of their thread without nesting, in order. An overlap within the error of the
 /// clocks is ignored.

@@ -1,9 +1,9 @@
 //! The link's view of a collection.
 
 use super::threads::DeviceThreads;
-use crate::collector::{Collection, Entry, Role};
 use crate::link::{self, Call, LinkedEventRecord, LinkedExternal, RecordHandle, Work};
 use crate::time::Timestamp;
+use kineto_devices::{Collection, Entry, Role};
 
 /// The records of a collection.
 pub(super) struct CollectionRecords<'t> {
@@ -34,7 +34,7 @@ impl<'t> CollectionRecords<'t> {
 impl link::RecordSource for CollectionRecords<'_> {
     fn call_at(&self, at: RecordHandle) -> Call {
         match self.collection.records.entry_at(at.0) {
-            Some(entry) => self.collection.call_from_entry(&entry, self.threads),
+            Some(entry) => super::call_from_entry(self.collection, &entry, self.threads),
             None => Call {
                 at,
                 correlation: 0,
@@ -49,7 +49,7 @@ impl link::RecordSource for CollectionRecords<'_> {
 
     fn work_at(&self, at: RecordHandle) -> Work {
         match self.collection.records.entry_at(at.0) {
-            Some(entry) => self.collection.work_from_entry(&entry),
+            Some(entry) => super::work_from_entry(self.collection, &entry),
             None => Work {
                 at,
                 correlation: 0,

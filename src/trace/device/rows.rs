@@ -1,19 +1,19 @@
 //! The rows of devices: the work on each stream, and the annotations around it.
 
 use super::lanes::{DeviceRow, StreamLanes, UsedRows};
-use super::{LinkedCollection, NEVER, StreamMark, has_arrows, is_work};
-use crate::collector::{Collection, DeviceDescription, Entry, RecordLayout, RecordView, Role, Stream};
+use super::{LinkedCollection, StreamMark, has_arrows, is_work, work_from_entry};
 use crate::link::{Call, DeviceAnnotation, LinkedWait, RecordHandle, RecordSource as _};
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRows;
 use crate::trace::thread::args::Source;
 use crate::trace::walk::{NEXT_ROW, Walk, WalkCounts};
-use kineto_trace::activity::{
+use kineto_base::fallible::List;
+use kineto_devices::{Collection, DeviceDescription, Entry, NEVER, RecordLayout, RecordView, Role, Stream};
+use kineto_model::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, OVERHEAD_GROUP, Track,
 };
-use kineto_trace::fallible::List;
-use kineto_trace::layout::{SYNC_ROW, without_margin};
-use kineto_trace::rows::{ProcessRow, Rows, ThreadRow};
+use kineto_model::layout::{SYNC_ROW, without_margin};
+use kineto_model::rows::{ProcessRow, Rows, ThreadRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
@@ -304,7 +304,7 @@ impl<'w> StreamRows<'_, 'w> {
 
     fn deliver_work(&mut self, entry: &Entry<'w>) -> io::Result<()> {
         let (collection, linked) = (self.collection, self.linked);
-        let work = collection.work_from_entry(entry);
+        let work = work_from_entry(collection, entry);
         let (start, end) = (linked.drawn_end(work.start), linked.drawn_end(work.end));
         if let Some(slice) = entry.work_slice() {
             // Leaves a nanosecond at both ends, for a file's wider annotations.
@@ -343,7 +343,7 @@ impl<'w> StreamRows<'_, 'w> {
 
     /// Returns the call that launched work, or that waited.
     fn call_of(&self, entry: &Entry<'_>) -> Option<Call> {
-        let at = self.linked.links.launch_of(&self.collection.work_from_entry(entry))?;
+        let at = self.linked.links.launch_of(&work_from_entry(self.collection, entry))?;
         Some(self.linked.collection_records(self.collection).call_at(at))
     }
 
@@ -369,13 +369,9 @@ impl<'w> StreamRows<'_, 'w> {
     ) -> io::Result<()> {
         let records = &self.collection.records;
         let device = records.devices.iter().find(|device| device.id == self.device);
-        let view = RecordView {
-            device_id: self.device,
-            device,
-            stream: self.stream,
-            wait: wait.map(|wait| crate::collector::Wait { stream: wait.stream, correlation: wait.correlation }),
-            ..self.collection.entry_view(entry, (start, end))
-        };
+        let mut view = self.collection.entry_view(entry, (start, end));
+        (view.device_id, view.device, view.stream) = (self.device, device, self.stream);
+        view.wait = wait.map(|wait| kineto_devices::Wait { stream: wait.stream, correlation: wait.correlation });
         let args = WorkArgs {
             source: self.device_rows.source,
             layout: records.entry_layout(entry),

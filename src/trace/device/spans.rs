@@ -1,13 +1,14 @@
 //! The link's view of the host's spans.
 
+use super::HostRecords;
 use super::threads::DeviceThreads;
-use super::{HostRecords, NEVER};
 use crate::buffer::{CommittedRecord, Tag};
 use crate::link;
 use crate::time::Timestamp;
 use crate::trace::thread::in_order;
-use kineto_trace::activity::ActivityType;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
+use kineto_devices::NEVER;
+use kineto_model::activity::ActivityType;
 use std::cell::Cell;
 
 /// The spans and slices that the host recorded.

@@ -1,10 +1,10 @@
 //! Maps calls to the host's threads.
 
 use crate::clock::Converter;
-use crate::collector::{Collection, Thread};
 use crate::time::Timestamp;
 use crate::trace::recorded::Recorded;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
+use kineto_devices::{Collection, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The threads that made calls.

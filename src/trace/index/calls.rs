@@ -23,7 +23,7 @@ use crate::clock::Converter;
 use crate::fields::{Datum, decode_values};
 use crate::time::Ticks;
 use crate::trace::recorded::Recorded;
-use kineto_trace::fallible::{List, Map, Set};
+use kineto_base::fallible::{List, Map, Set};
 
 /// A closing enter lasts less than this, or is drawn.
 const LONGEST_NS: u64 = 1000;

@@ -17,7 +17,7 @@ use crate::fields::{Datum, Value, decode_values};
 use crate::memory::Category;
 use crate::time::{Ticks, Timestamp};
 use calls::CloseFinder;
-use kineto_trace::fallible::{List, Map, Set};
+use kineto_base::fallible::{List, Map, Set};
 
 /// Locates the data of a trace's rows.
 #[derive(Debug, Default)]
@@ -523,7 +523,7 @@ mod tests {
     use crate::buffer::Chunk;
     use crate::clock;
     use crate::recorder::{RecordedBuffers, RecordedPart, Recorder, TakenChunk};
-    use kineto_trace::fields::encode_values;
+    use kineto_model::fields::encode_values;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 

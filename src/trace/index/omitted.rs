@@ -1,10 +1,10 @@
 //! The enters that are not drawn, by name.
 
 use super::{Index, Omissible};
-use crate::collector::Collection;
 use crate::trace::device::{HostCalls, LinkedCollection};
 use crate::trace::recorded::Recorded;
-use kineto_trace::fallible::List;
+use kineto_base::fallible::List;
+use kineto_devices::Collection;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

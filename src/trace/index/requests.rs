@@ -5,7 +5,7 @@ use crate::clock::Converter;
 use crate::config::AsyncSpans;
 use crate::time::Timestamp;
 use crate::trace::recorded::Recorded;
-use kineto_trace::fallible::{List, Map};
+use kineto_base::fallible::{List, Map};
 use std::cmp::Reverse;
 
 /// The spans that have an async track.

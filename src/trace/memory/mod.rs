@@ -4,12 +4,12 @@ mod timeline;
 
 use super::thread::args::Source;
 use crate::buffer::{CommittedRecord, MemoryTag, flag};
-use crate::collector::Collection;
 use crate::memory::{CATEGORY_FIELD, Category, Device};
 use crate::time::{Ticks, Timestamp};
-use kineto_trace::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Track};
-use kineto_trace::fallible::List;
-use kineto_trace::rows::Rows;
+use kineto_base::fallible::List;
+use kineto_devices::Collection;
+use kineto_model::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Track};
+use kineto_model::rows::Rows;
 use std::io;
 
 /// An allocator's report, decoded from its record.

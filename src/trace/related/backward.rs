@@ -1,10 +1,10 @@
 //! Joins backward operations to forward operations, by torch's rule.
 
 use crate::time::Timestamp;
-use kineto_trace::activity::{
+use kineto_base::fallible::{List, Map};
+use kineto_model::activity::{
     Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, FlowKind, Lane, RecordScope, Track,
 };
-use kineto_trace::fallible::{List, Map};
 use std::cmp::Reverse;
 
 /// The autograd engine's name of the operation around each backward one.

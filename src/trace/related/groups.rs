@@ -2,7 +2,7 @@
 
 use super::backward::as_integer;
 use crate::config::{DistributedInfo, ProcessGroup};
-use kineto_trace::activity::{Activity, ArgValue};
+use kineto_model::activity::{Activity, ArgValue};
 
 /// Each group once, with its first description.
 #[derive(Debug, Default)]

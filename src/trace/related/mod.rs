@@ -7,10 +7,10 @@ pub(super) mod operations;
 use crate::callsite::SiteDescription;
 use backward::{Addition, EVALUATE, FORWARD_THREAD, ForwardOperations, Node, SCOPE, SEQUENCE, is_operation};
 use groups::Groups;
-use kineto_trace::activity::catalogue::lookup_field;
-use kineto_trace::activity::{Activity, ArgValue, Args};
-use kineto_trace::fallible::List;
-use kineto_trace::rows::{Rows, SliceRow};
+use kineto_base::fallible::List;
+use kineto_model::activity::catalogue::lookup_field;
+use kineto_model::activity::{Activity, ArgValue, Args};
+use kineto_model::rows::{Rows, SliceRow};
 use std::io;
 
 /// The result of a walk: an entry for each operation with a sequence number and each process group.

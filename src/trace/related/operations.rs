@@ -2,9 +2,9 @@
 
 use super::backward::{FORWARD_THREAD, SCOPE, is_of_backward, is_operation};
 use crate::trace::thread::args::Source;
-use kineto_trace::activity::{ArgValue, Args};
-use kineto_trace::fallible::List;
-use kineto_trace::rows::{Rows, SiteRow, SliceRow, SpanArgs};
+use kineto_base::fallible::List;
+use kineto_model::activity::{ArgValue, Args};
+use kineto_model::rows::{Rows, SiteRow, SliceRow, SpanArgs};
 use std::io;
 use std::rc::Rc;
 

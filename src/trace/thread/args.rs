@@ -4,11 +4,11 @@ use crate::buffer::{CommittedRecord, Tag};
 use crate::fields::{Datum, Value, Word, decode_values};
 use crate::trace::index::Index;
 use crate::trace::recorded::Recorded;
-use kineto_trace::activity::catalogue::{Owner, lookup_field};
-use kineto_trace::activity::{ArgValue, Args};
-use kineto_trace::fallible::List;
-use kineto_trace::keys::WrittenFields;
-use kineto_trace::rows::SiteRow;
+use kineto_base::fallible::List;
+use kineto_model::activity::catalogue::{Owner, lookup_field};
+use kineto_model::activity::{ArgValue, Args};
+use kineto_model::keys::WrittenFields;
+use kineto_model::rows::SiteRow;
 use std::cell::RefCell;
 
 /// The source of the arguments of all rows of a trace.
@@ -185,7 +185,7 @@ impl Args for EventArgs<'_> {
                 each("span id", ArgValue::U64(self.span));
             }
             if let Some(site) = self.source.recorded.sites.get(self.record.head.site as usize) {
-                each("level", ArgValue::Str(site.level.as_str()));
+                each("level", ArgValue::Str(&site.level));
             }
             site.visit(each);
         }

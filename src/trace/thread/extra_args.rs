@@ -3,8 +3,8 @@
 use crate::buffer::{CommittedRecord, Tag};
 use crate::trace::related::backward::{FORWARD_THREAD, SCOPE, SCOPE_NAME, is_of_backward};
 use crate::trace::walk::Walk;
-use kineto_trace::activity::{ArgValue, Args};
-use kineto_trace::keys::Keys;
+use kineto_model::activity::{ArgValue, Args};
+use kineto_model::keys::Keys;
 
 /// The key of the share of a slice's time during which events were counted.
 const SHARE: &str = "counted";

@@ -19,12 +19,12 @@ use crate::fields::{Word, decode_values};
 use crate::time::{Ticks, Timestamp};
 use args::{EventArgs, FieldArgs, Source};
 use extra_args::ExtraArgs;
-use kineto_trace::activity::{
+use kineto_base::fallible::List;
+use kineto_base::sorting::sort_few_by_key;
+use kineto_model::activity::{
     Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Track,
 };
-use kineto_trace::fallible::List;
-use kineto_trace::rows::{Rows, SliceRow, SpanArgs};
-use kineto_trace::sorting::sort_few_by_key;
+use kineto_model::rows::{Rows, SliceRow, SpanArgs};
 use nest::{Nest, RowSlot};
 use std::io;
 

@@ -1,8 +1,8 @@
 //! Keeps slices of a row nested or disjoint: Perfetto before v57 deletes others.
 
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
-use kineto_trace::first_fit::FreeRows;
+use kineto_base::fallible::List;
+use kineto_model::first_fit::FreeRows;
 
 /// The open slices of a thread's rows; slices come in order of their start.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use crate::encoding::{Encoded, encoded};
 use crate::os::backtrace;
-use kineto_trace::fallible::{List, Map};
+use kineto_base::fallible::{List, Map};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The names of a trace's return addresses.
@@ -80,7 +80,7 @@ encoded! {
 }
 
 /// Encodes the symbols that are known.
-impl Encoded for Arc<StackSymbols> {
+impl Encoded for StackSymbols {
     fn encode(&self, out: &mut List<u8>) {
         self.frames.encode(out);
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl Encoded for Arc<StackSymbols> {
         for (address, frames) in Vec::<(u64, Arc<[SymbolFrame]>)>::decode(from)? {
             known.insert(address, frames);
         }
-        Some(Arc::new(StackSymbols { frames, are_own: false, known: Mutex::new(known) }))
+        Some(StackSymbols { frames, are_own: false, known: Mutex::new(known) })
     }
 }
 

@@ -9,6 +9,7 @@ use std::ops::Deref;
 use std::process::Output;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
+pub use test_base::fork;
 use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
 
@@ -250,19 +251,4 @@ pub fn keep_trace(file: &File, name: &str) {
 
 pub fn say(text: &str) {
     println!("{text}");
-}
-
-/// Forks; returns the child's exit status.
-pub fn fork(child: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child only does what this crate supports in a forked child, and ends without destructors.
-    let process = unsafe { libc::fork() };
-    if process == 0 {
-        let is_fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
-        // SAFETY: takes a number and does not return.
-        unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` is a valid place for the result.
-    assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
-    status
 }

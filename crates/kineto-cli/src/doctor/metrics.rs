@@ -1,7 +1,7 @@
 //! `kineto doctor --metrics`: the hardware counters that GPUs can sample, and measure of kernels and annotations.
 
 use crate::print_text;
-use kineto_trace::text::count_with_noun;
+use kineto_base::text::count_with_noun;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::process::ExitCode;

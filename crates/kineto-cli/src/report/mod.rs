@@ -5,9 +5,9 @@ mod page;
 
 use crate::trace_file::{EventSelection, TraceFile, trace_files};
 use crate::{print_error, print_text};
+use kineto_base::text::escaped_path;
+use kineto_model::write::file::temporary_name;
 use kineto_trace::analysis::{Diff, Events, TraceProfile};
-use kineto_trace::text::escaped_path;
-use kineto_trace::write::file::temporary_name;
 use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{self, Error, ErrorKind, Read as _, Write as _};

@@ -1,8 +1,8 @@
 //! The newest records of a live file, as a table.
 
+use kineto_base::text::{count_with_noun, escaped_path, printable};
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{Event, Events};
-use kineto_trace::text::{count_with_noun, escaped_path, printable};
 use rustix::fs::{FlockOperation, flock};
 use std::collections::HashMap;
 use std::fs::File;

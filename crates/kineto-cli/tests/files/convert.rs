@@ -109,5 +109,5 @@ fn killed_conversion_leaves_no_unfinished_trace() {
     let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = names.filter_map(|name| name.into_string().ok()).filter(|name| name.contains("out.")).collect();
     assert!(left.len() == 1 && left[0].ends_with(".part"), "{left:?}");
-    assert!(!kineto_trace::write::file::is_unfinished_name(&left[0]));
+    assert!(!kineto_model::write::file::is_unfinished_name(&left[0]));
 }

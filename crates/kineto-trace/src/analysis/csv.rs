@@ -2,8 +2,8 @@
 
 use super::events::{Event, Events};
 use super::summary::Summary;
+use crate::Error;
 use crate::activity::CorrelationId;
-use crate::error::Error;
 use crate::write::file;
 use serde_json::Value;
 use std::io::{self, BufWriter, Write};

@@ -2,8 +2,8 @@
 
 use super::events::{Event, Events};
 use super::summary::step_number;
-use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
+use crate::{Error, ErrorKind};
 
 /// Selects events by step, time, thread, stream and name; for [`Events::filtered`].
 ///

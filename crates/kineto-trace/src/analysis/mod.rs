@@ -24,7 +24,7 @@ pub mod timeline;
 mod tree;
 mod validate;
 
-pub use crate::error::{Error, ErrorKind};
+pub use crate::{Error, ErrorKind};
 pub use averages::{Average, AveragesBuilder, GroupBy, KeyAverages, Section, SortBy, Table, TimeUnit};
 pub use diff::{
     ChangeVerdict, ClassChange, ClassKind, ClassMove, ClassSide, Diff, DiffOptions, DiffPart, DiffScreen, DiffSide,

@@ -2,8 +2,8 @@
 
 use super::events::{Event, Events, RecordingRow, StringId, TrackId};
 use super::read::{Json, JsonValue};
-use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, Lane, Track};
-use crate::error::Error;
+use crate::Error;
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, Lane, Track};
 use crate::hash::HashMap;
 use crate::layout::without_margin;
 use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
@@ -172,16 +172,12 @@ fn activity_from_event<'t>(event: &Event<'t>, args: &'t dyn Args) -> Activity<'t
     } else {
         Body::Instant { at: event.start() }
     };
-    Activity {
-        kind,
-        name: event.name(),
-        track: track_from_event(event),
-        body,
-        id: event.id().unwrap_or(CorrelationId(0)),
-        linked: event.linked().unwrap_or(CorrelationId(0)),
-        flow: event.flow(),
-        args,
-    }
+    let mut activity = Activity::new(kind, event.name(), track_from_event(event), body);
+    activity.id = event.id().unwrap_or(activity.id);
+    activity.linked = event.linked().unwrap_or(activity.linked);
+    activity.flow = event.flow();
+    activity.args = args;
+    activity
 }
 
 /// Splits the name of a recording's row, such as "PyTorch Profiler (0)".

@@ -79,8 +79,9 @@ impl SampleTrace {
         (id, linked): (u64, u64),
         args: &dyn Args,
     ) -> SampleTrace {
-        let (id, linked) = (CorrelationId(id), CorrelationId(linked));
-        self.builder.add_activity(&Activity { kind, name, track, body, id, linked, flow: None, args });
+        let mut activity = Activity::new(kind, name, track, body);
+        (activity.id, activity.linked, activity.args) = (CorrelationId(id), CorrelationId(linked), args);
+        self.builder.add_activity(&activity);
         self
     }
 

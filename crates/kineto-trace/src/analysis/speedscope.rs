@@ -1,7 +1,7 @@
 //! Speedscope's file format: a profile for each row of slices, in which frames open and close.
 
 use super::events::{Event, EventTrack, Events, ProcessTitles, StringId};
-use crate::error::Error;
+use crate::Error;
 use crate::first_fit::FreeRows;
 use crate::hash::HashMap;
 use crate::time::Timestamp;

@@ -3,10 +3,10 @@
 use super::averages::SortBy;
 use super::events::{Event, Events, values};
 use super::relations::{Attribution, Forest, Nesting};
-use crate::error::{Error, ErrorKind};
 use crate::hash::HashMap;
 use crate::text::is_unprintable;
 use crate::write::file;
+use crate::{Error, ErrorKind};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::str::FromStr;

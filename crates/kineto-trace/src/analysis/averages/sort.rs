@@ -1,7 +1,7 @@
 //! Sort keys of tables.
 
 use super::Average;
-use crate::error::{Error, ErrorKind};
+use crate::{Error, ErrorKind};
 use std::cmp::Ordering;
 use std::str::FromStr;
 

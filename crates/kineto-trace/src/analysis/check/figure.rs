@@ -3,7 +3,7 @@
 use super::nearest::nearest_names;
 use super::quantity::Quantity;
 use crate::analysis::summary::{PathKind, PathPlace};
-use crate::error::{Error, ErrorKind};
+use crate::{Error, ErrorKind};
 use std::fmt;
 use std::str::FromStr;
 

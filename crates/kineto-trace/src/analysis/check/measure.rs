@@ -7,13 +7,13 @@ use super::pattern::NamePattern;
 use super::quantity::Quantity;
 use super::scope::{CountedItem, FoundSpans, NameMatcher, SpanMembers, Spot};
 use super::{Rule, RuleScope};
+use crate::Loss;
 use crate::activity::ActivityType;
 use crate::analysis::events::values::as_signed;
 use crate::analysis::events::{Event, MEMORY_EVENT, Note};
 use crate::analysis::percentile::percentile;
 use crate::analysis::summary::{CallRole, PathPiece, WorkClass, recorded_losses};
 use crate::hash::{HashMap, HashSet};
-use crate::loss::Loss;
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
 

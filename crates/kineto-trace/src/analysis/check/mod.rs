@@ -19,7 +19,7 @@ pub use report::{CheckReport, RuleOutcome, RulePlace, RuleStatus};
 
 use super::events::Events;
 use super::summary::PathKind;
-use crate::error::{Error, ErrorKind};
+use crate::{Error, ErrorKind};
 use figure::FigureScopes;
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Quantities with units: the limits and the values of rules.
 
-use crate::error::{Error, ErrorKind};
+use crate::{Error, ErrorKind};
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;

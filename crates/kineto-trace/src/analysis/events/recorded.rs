@@ -317,23 +317,21 @@ mod tests {
                 let end = Timestamp::from_nanos(BASE + 1 + row.time.0 + row.time.1);
                 let kinds = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
                 let end_of = |start| if start { FlowEnd::Start } else { FlowEnd::Finish };
-                let activity = Activity {
-                    kind: ActivityType::from_number(row.kind).unwrap(),
-                    name: &row.name,
-                    track: Track {
-                        process: Lane::Id(row.place.0),
-                        thread: row.place.1.as_ref().map_or_else(|name| Lane::Name(name), |id| Lane::Id(*id)),
-                    },
-                    body: match row.phase {
-                        0 => Body::Slice { start, end },
-                        1 => Body::Instant { at: start },
-                        _ => Body::Counter { at: start },
-                    },
-                    id: CorrelationId(row.ids.0),
-                    linked: CorrelationId(row.ids.1),
-                    flow: row.flow.map(|(kind, id, start)| Flow { kind: kinds[usize::from(kind)], id, end: end_of(start) }),
-                    args: &Owned(&row.args),
+                let track = Track {
+                    process: Lane::Id(row.place.0),
+                    thread: row.place.1.as_ref().map_or_else(|name| Lane::Name(name), |id| Lane::Id(*id)),
                 };
+                let body = match row.phase {
+                    0 => Body::Slice { start, end },
+                    1 => Body::Instant { at: start },
+                    _ => Body::Counter { at: start },
+                };
+                let args = Owned(&row.args);
+                let mut activity = Activity::new(ActivityType::from_number(row.kind).unwrap(), &row.name, track, body);
+                (activity.id, activity.linked) = (CorrelationId(row.ids.0), CorrelationId(row.ids.1));
+                activity.flow =
+                    row.flow.map(|(kind, id, start)| Flow { kind: kinds[usize::from(kind)], id, end: end_of(start) });
+                activity.args = &args;
                 builder.write_activity(&activity).unwrap();
                 writer.write_activity(&activity).unwrap();
             }

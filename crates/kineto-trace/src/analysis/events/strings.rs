@@ -1,6 +1,6 @@
 //! Interned strings, by id.
 
-use foldhash::fast::RandomState;
+use crate::hash::RandomState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 

@@ -1,7 +1,7 @@
 //! Errors in a file, with their position.
 
 use super::input::Place;
-use crate::error::{Error, ErrorKind};
+use crate::{Error, ErrorKind};
 use std::io;
 
 /// Why reading stopped.

@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn libkineto_file_is_read() {
-        let text = include_str!("../../../tests/data/libkineto_cpp_writer.json");
+        let text = include_str!("../../../../kineto-model/tests/data/libkineto_cpp_writer.json");
         let events = Events::from_reader(text.as_bytes()).unwrap();
         assert_eq!(notes(&events), "");
         let names: Vec<_> = events.iter().map(|event| event.name()).collect();

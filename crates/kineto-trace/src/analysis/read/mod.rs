@@ -20,9 +20,9 @@ pub(super) use json::{Json, JsonNumber, JsonValue};
 pub use repair::{Repair, repair};
 
 use super::events::Events;
-use crate::error::Error;
+use crate::Error;
 #[cfg(any(test, doc, not(feature = "gzip")))]
-use crate::error::ErrorKind;
+use crate::ErrorKind;
 use fault::{Cause, Fault};
 use file::FileReader;
 use parallel::Parallelism;

@@ -4,7 +4,7 @@ use super::fault::{Cause, Fault};
 use super::json::{Json, Result as ReadResult};
 use super::source::ValueReader;
 use super::unpack_reader;
-use crate::error::Error;
+use crate::Error;
 use crate::write::chrome::INCOMPLETE;
 use crate::write::file;
 use std::borrow::Cow;

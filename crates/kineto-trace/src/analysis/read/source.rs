@@ -5,7 +5,7 @@ use super::fault::{Cause, Fault};
 use super::input::{Input, Place};
 use super::json::{Json, Result, plain_prefix_len};
 use super::tolerant::rewrite_value;
-use crate::error::Error;
+use crate::Error;
 use std::io::Read;
 
 /// The maximum size of an event or a header value, in bytes.

@@ -1,8 +1,8 @@
 //! What the writer of a trace lost, as its header says.
 
+use crate::Loss;
 use crate::analysis::events::Events;
 use crate::analysis::read::{Json, JsonValue};
-use crate::loss::Loss;
 
 /// The header's key of this crate's own entries.
 const OWN_ENTRIES: &str = "tracing_kineto";

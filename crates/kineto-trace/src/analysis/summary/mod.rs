@@ -139,7 +139,7 @@ pub struct Summary {
     pub averages: KeyAverages,
     /// How device work was attributed to operations.
     pub attribution: AttributionCounts,
-    /// What the trace's writer lost, by cause: keys of [`Loss`](crate::loss::Loss).
+    /// What the trace's writer lost, by cause: keys of [`Loss`](crate::Loss).
     pub losses: Vec<(String, u64)>,
     /// What was left out or repaired while reading, or is ambiguous, by cause.
     pub notes: Vec<(Note, u64)>,

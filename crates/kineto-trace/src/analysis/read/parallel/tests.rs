@@ -120,7 +120,7 @@ fn only_the_first_list_is_read_ahead() {
 
 #[test]
 fn libkineto_file_is_the_same_in_any_blocks() {
-    let text = include_bytes!("../../../../tests/data/libkineto_cpp_writer.json");
+    let text = include_bytes!("../../../../../kineto-model/tests/data/libkineto_cpp_writer.json");
     let options = ReadOptions::new();
     let expected = read(&options, text, None);
     for block in (1..3000).step_by(97) {

@@ -71,7 +71,7 @@ fn reference_traces() -> Vec<PathBuf> {
     if root.join("analysis/edge/edge.pt.trace.json").exists() {
         found.push(root.join("analysis/edge/edge.pt.trace.json"));
     }
-    found.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/libkineto_cpp_writer.json"));
+    found.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../kineto-model/tests/data/libkineto_cpp_writer.json"));
     found
 }
 
@@ -491,7 +491,7 @@ fn compressed_packets_are_read() {
 
 /// Returns a small file of this crate's writer with everything that it writes.
 fn small_file() -> Vec<u8> {
-    let text = include_bytes!("../../../../tests/data/libkineto_cpp_writer.json");
+    let text = include_bytes!("../../../../../kineto-model/tests/data/libkineto_cpp_writer.json");
     let events = Events::from_reader(text.as_slice()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pftrace");
@@ -604,12 +604,11 @@ fn both_files(all: &[AnyEvent]) -> [Vec<u8>; 2] {
             let kinds = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
             let end = if flow.2 { FlowEnd::Start } else { FlowEnd::Finish };
             let flow = kinds.get(usize::from(flow.0)).map(|kind| Flow { kind: *kind, id: flow.1, end });
-            let activity = Activity {
-                id: CorrelationId(start + 1),
-                flow: flow.filter(|_| *phase == 0),
-                args: &args,
-                ..Activity::new(kind, if *phase == 2 { &counter } else { name }, Track::new(place.0, place.1), body)
-            };
+            let name = if *phase == 2 { &counter } else { name };
+            let mut activity = Activity::new(kind, name, Track::new(place.0, place.1), body);
+            activity.id = CorrelationId(start + 1);
+            activity.flow = flow.filter(|_| *phase == 0);
+            activity.args = &args;
             rows.write_activity(&activity).unwrap();
         }
     }

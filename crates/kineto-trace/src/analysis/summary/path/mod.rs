@@ -25,9 +25,9 @@ pub use figures::{PathFigures, PathKindFigures, PathNameFigures, PathStretch, St
 
 use super::steps::StepFigures;
 use super::work::Devices;
+use crate::Error;
 use crate::analysis::events::{Event, Events};
 use crate::analysis::relations::{Attribution, Nesting};
-use crate::error::Error;
 use crate::time::Timestamp;
 use device::WorkOrder;
 use ends::PathEnds;

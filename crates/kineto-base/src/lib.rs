@@ -1,0 +1,20 @@
+//! What the packages of `tracing-kineto` share: the operating system, the clock, messages, and values as bytes.
+//!
+//! This crate is for those packages alone. Its API follows their needs and changes without notice, so each of them requires
+//! exactly its version.
+
+pub mod clock;
+pub mod diag;
+pub mod encoding;
+pub mod fallible;
+pub mod hash;
+pub mod live;
+pub mod os;
+pub mod sorting;
+pub mod text;
+pub mod time;
+
+/// Compiles the code in README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,136 @@
+//! Counts with nouns, printable names, truncation and distances of text.
+
+mod bounded;
+mod spelling;
+
+pub use bounded::Bounded;
+pub use spelling::closest_name;
+use std::fmt::{self, Write};
+use std::path::Path;
+
+/// Formats a count with its noun: "1 slice", "2 slices", "2 launches", "2 copies".
+pub fn count_with_noun(count: u64, noun: &str) -> CountWithNoun<'_> {
+    CountWithNoun { count, noun }
+}
+
+/// A count with its noun, in the plural unless it is 1.
+#[derive(Clone, Copy, Debug)]
+pub struct CountWithNoun<'n> {
+    count: u64,
+    noun: &'n str,
+}
+
+impl fmt::Display for CountWithNoun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CountWithNoun { count, noun } = *self;
+        match noun.strip_suffix('y') {
+            _ if count == 1 => write!(f, "{count} {noun}"),
+            Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => write!(f, "{count} {stem}ies"),
+            _ if ["s", "x", "ch", "sh"].iter().any(|end| noun.ends_with(end)) => write!(f, "{count} {noun}es"),
+            _ => write!(f, "{count} {noun}s"),
+        }
+    }
+}
+
+/// Returns a text in which a space replaces each character that would act on a terminal or hide or reorder other text.
+pub fn printable(text: &str) -> String {
+    text.replace(is_unprintable, " ")
+}
+
+/// Returns a text in which escapes such as `\u{1b}` replace characters that a terminal does not show or that act on it.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    // Writing to memory does not fail.
+    let _ = Escaping { out: &mut out, keeps_lines: false }.write_str(text);
+    out
+}
+
+/// Returns a path as [`escaped`] text: other users choose the names in their folders.
+pub fn escaped_path(path: &Path) -> String {
+    escaped(&path.display().to_string())
+}
+
+/// Writes [`escaped`] text.
+#[derive(Debug)]
+pub struct Escaping<W> {
+    /// Receives the text.
+    pub out: W,
+    /// Whether line breaks stay.
+    pub keeps_lines: bool,
+}
+
+impl<W: Write> Write for Escaping<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_escaped = |c: char| is_unprintable(c) && !(self.keeps_lines && c == '\n');
+        for part in text.split_inclusive(is_escaped) {
+            let last = part.chars().next_back().filter(|last| is_escaped(*last));
+            self.out.write_str(part.get(..part.len() - last.map_or(0, char::len_utf8)).unwrap_or_default())?;
+            last.map_or(Ok(()), |last| write!(self.out, "{}", last.escape_default()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a character is a control character, a mark of direction, a line separator or invisible.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Returns the last character boundary of `text` up to `max`.
+///
+/// `str::floor_char_boundary` needs a newer compiler than the oldest supported one.
+pub fn floor_char_boundary(text: &str, max: usize) -> usize {
+    if text.len() <= max { text.len() } else { (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0) }
+}
+
+/// Returns the edit distance of two texts.
+pub fn edit_distance(one: &[u8], other: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.iter().enumerate() {
+        let mut next = vec![at + 1];
+        for ((above, above_left), other) in row.iter().skip(1).zip(&row).zip(other) {
+            let left = next.last().copied().unwrap_or_default();
+            next.push((above_left + usize::from(letter != other)).min(above + 1).min(left + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{count_with_noun, escaped, floor_char_boundary, printable};
+
+    #[test]
+    fn nouns_are_plural_unless_there_is_one() {
+        let shown = |count, noun| count_with_noun(count, noun).to_string();
+        for (noun, plural) in
+            [("slice", "slices"), ("class", "classes"), ("launch", "launches"), ("copy", "copies"), ("key", "keys")]
+        {
+            assert_eq!(
+                [0, 1, 2].map(|count| shown(count, noun)),
+                [format!("0 {plural}"), format!("1 {noun}"), format!("2 {plural}")]
+            );
+        }
+    }
+
+    #[test]
+    fn printable_text_has_no_control_or_direction() {
+        assert_eq!(printable("a\u{1b}[2J\u{202e}b\u{2066}c\u{feff}\n ä"), "a [2J b c   ä");
+        assert_eq!(printable("a\u{200b}b\u{2060}c\u{ad}d\u{e0041}e\u{180e}f 漢é"), "a b c d e f 漢é");
+    }
+
+    #[test]
+    fn escaped_text_shows_what_it_hides() {
+        assert_eq!(escaped("a\u{1b}[2J\u{202e}b\r\n\u{9b}ä\u{7f}"), r"a\u{1b}[2J\u{202e}b\r\n\u{9b}ä\u{7f}");
+        assert_eq!(escaped("漢 \\é"), "漢 \\é");
+    }
+
+    #[test]
+    fn boundary_does_not_split_characters() {
+        assert_eq!([0, 1, 2, 3, 4, 9].map(|max| floor_char_boundary("aöb", max)), [0, 1, 1, 3, 4, 4]);
+    }
+}

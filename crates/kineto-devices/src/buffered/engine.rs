@@ -1,0 +1,380 @@
+//! The thread that reads a library's buffers during a recording, and ends it.
+
+use super::commands::{EndNotifier, ReaderCommand, ReaderCommands, RecordingEnd};
+use super::kinds::{KindSwitch, PausableKinds};
+use super::launches::UnfinishedLaunches;
+use super::pool::{FilledBuffer, Pool, PoolCounts};
+use crate::library::contained::run_reader;
+use crate::{RecordSink, Unavailable};
+use kineto_base::text::count_with_noun;
+use kineto_model::Loss;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A library that writes the records of a recording into buffers of a pool. Dropping it releases its resources.
+pub(crate) trait BufferedLibrary: fmt::Debug + Send + 'static {
+    /// Its name in messages.
+    const NAME: &'static str;
+    /// The shortest and the longest pause between two polls at the end, and the longest in a pause.
+    const WAITS: [Duration; 3];
+    /// Whether it returns complete buffers only when it is flushed.
+    const NEEDS_FLUSHES: bool;
+
+    /// Switches its kinds of records.
+    type Switch: KindSwitch;
+
+    fn sink(&self) -> &RecordSink;
+
+    fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches;
+
+    /// Called first on the thread.
+    fn begin_recording(&mut self) {}
+
+    /// Makes the library return its buffers: those with complete records, or, if `forced`, all.
+    fn flush_buffers(&mut self, forced: bool);
+
+    /// Reads the records of a buffer.
+    fn read_buffer(&mut self, bytes: &[u8]);
+
+    /// Returns how many records a scrap buffer contains.
+    fn count_records(&self, bytes: &[u8]) -> u64;
+
+    /// Called at least once a second.
+    fn poll(&mut self) {}
+
+    /// Returns whether all records up to `cutoff` have arrived, as far as known.
+    fn has_records(&mut self, cutoff: &Cutoff) -> bool;
+
+    /// Returns whether a pause may disable the kinds.
+    fn can_suspend(&mut self, cutoff: &Cutoff) -> bool {
+        self.has_records(cutoff)
+    }
+
+    /// Ends the recording after the kinds were disabled and the last buffers read. Until `deadline` it may wait for work.
+    fn finish_recording(&mut self, counts: &PoolCounts, deadline: Instant);
+}
+
+/// The last point in time whose records are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cutoff {
+    /// On the clock of the records.
+    pub(crate) at: u64,
+    /// Earlier records are in buffers that were requested up to this number.
+    pub(crate) requests: u64,
+    /// When to stop waiting for buffers that never complete, since the program keeps launching.
+    pub(crate) patience_ends: Instant,
+    /// How often it was polled.
+    pub(crate) polls: u32,
+}
+
+/// A pause that waits for records of earlier launches.
+#[derive(Clone, Copy, Debug)]
+struct Pausing {
+    cutoff: Cutoff,
+    poll_at: Instant,
+    wait: Duration,
+}
+
+/// The state of a recording's thread.
+#[derive(Debug)]
+pub(crate) struct ReaderThread<L: BufferedLibrary> {
+    pool: &'static Pool,
+    commands: Arc<ReaderCommands>,
+    kinds: Arc<PausableKinds<L::Switch>>,
+    pausing: Option<Pausing>,
+    library: L,
+    /// Dropped after the library, so that the next recording starts only then.
+    _ended: EndNotifier,
+}
+
+/// How often the thread polls, and flushes a library that needs it.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+/// How long a pause or an end waits for buffers that are never complete.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl<L: BufferedLibrary> ReaderThread<L> {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub(crate) fn spawn(
+        name: &str,
+        pool: &'static Pool,
+        commands: &Arc<ReaderCommands>,
+        kinds: &Arc<PausableKinds<L::Switch>>,
+        library: L,
+    ) -> Result<(), Unavailable> {
+        let (commands, kinds) = (commands.clone(), kinds.clone());
+        let _ended = EndNotifier(commands.clone());
+        let reader = ReaderThread { pool, commands, kinds, pausing: None, library, _ended };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || reader.run());
+        thread.map(drop).map_err(|error| Unavailable::no_thread(&error))
+    }
+
+    /// Reads buffers until the recording ends.
+    fn run(mut self) {
+        let sink = self.library.sink().clone();
+        run_reader(&sink, || self.read_until_end());
+        sink.lost(Loss::DeviceBuffersKept, self.pool.close().kept);
+    }
+
+    fn read_until_end(&mut self) {
+        self.library.begin_recording();
+        let commands = self.commands.clone();
+        let (mut poll_at, mut wait) = (Instant::now() + POLL_EVERY, L::WAITS[0]);
+        loop {
+            self.pool.preallocate();
+            let until = self.pausing.map_or(poll_at, |pausing| poll_at.min(pausing.poll_at));
+            let filled = self.pool.take_filled(until, || commands.is_pending());
+            self.read_buffers(filled);
+            match commands.take_command() {
+                Some(ReaderCommand::End(end)) => return self.end_recording(&end),
+                Some(ReaderCommand::Drain) => self.flush_and_read(false),
+                Some(ReaderCommand::Poll) | None => {}
+            }
+            self.suspend_kinds();
+            self.library.poll();
+            if Instant::now() >= poll_at {
+                if !L::NEEDS_FLUSHES || self.flush_finished_work() {
+                    wait = L::WAITS[0];
+                    poll_at = Instant::now() + POLL_EVERY;
+                } else {
+                    poll_at = Instant::now() + wait;
+                    wait = (wait * 2).min(POLL_EVERY);
+                }
+            }
+        }
+    }
+
+    /// Disables the kinds in a pause, once the records of earlier launches have arrived, or had time to.
+    fn suspend_kinds(&mut self) {
+        if let Some(at) = self.kinds.pending_pause() {
+            let (now, [shortest, _, longest]) = (Instant::now(), L::WAITS);
+            let begun = || Pausing { cutoff: self.cutoff_at(at), poll_at: now, wait: shortest };
+            let mut pausing = self.pausing.filter(|pausing| pausing.cutoff.at == at).unwrap_or_else(begun);
+            if now >= pausing.poll_at {
+                let library = &mut self.library;
+                self.kinds.suspend_calls(|| library.flush_buffers(false));
+                self.read_returned();
+                if self.library.can_suspend(&pausing.cutoff) {
+                    self.kinds.suspend_all();
+                    // Work that ends while the kinds are disabled has no record.
+                    self.library.unfinished_launches().clear();
+                }
+                pausing.poll_at = now + pausing.wait;
+                pausing.wait = (pausing.wait * 2).min(longest);
+                pausing.cutoff.polls += 1;
+            }
+            self.pausing = Some(pausing);
+        } else {
+            self.pausing = None;
+        }
+        self.kinds.retry_resume();
+    }
+
+    fn cutoff_at(&self, at: u64) -> Cutoff {
+        Cutoff { at, requests: self.pool.request_count(), patience_ends: Instant::now() + PATIENCE, polls: 0 }
+    }
+
+    /// Flushes; returns whether that brought records of launches, or none are awaited.
+    ///
+    /// The library keeps a buffer with a running kernel, and all earlier records in it. If the device is never idle when the
+    /// buffers are flushed, a snapshot lacks its newest work. So a later flush tries again.
+    fn flush_finished_work(&mut self) -> bool {
+        self.read_returned();
+        let before = self.library.unfinished_launches().unfinished_count();
+        self.flush_and_read(false);
+        let after = self.library.unfinished_launches().unfinished_count();
+        after == 0 || after < before
+    }
+
+    /// Flushes and reads, and completes the drains that were requested before: during an end as well, since a thread of the
+    /// program may wait for one.
+    fn flush_and_read(&mut self, forced: bool) {
+        let drains = self.commands.requested_drains();
+        let library = &mut self.library;
+        self.kinds.with_calls_disabled(|| library.flush_buffers(forced));
+        self.read_returned();
+        self.commands.finish_drains(drains);
+    }
+
+    fn read_returned(&mut self) {
+        let filled = self.pool.take_filled(Instant::now(), || true);
+        self.read_buffers(filled);
+    }
+
+    fn read_buffers(&mut self, filled: Vec<FilledBuffer>) {
+        for filled in filled {
+            if filled.is_scrap() {
+                let dropped = self.library.count_records(filled.bytes());
+                self.library.unfinished_launches().note_missing(dropped);
+                self.library.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
+            } else {
+                self.library.read_buffer(filled.bytes());
+            }
+            self.pool.give_back(filled);
+        }
+    }
+
+    /// Waits for device work that has begun, and ends the recording.
+    ///
+    /// A forced flush also takes unfinished kernels, and then loses their ends, also for other profilers. So it comes when time is
+    /// up. Once the kinds are disabled, no buffer gets new work: each is complete when its last work has ended.
+    /// Buffers that are still out after `PATIENCE` are flushed by force, since a library may continue one in the next recording.
+    /// The program's devices are never synchronized: a capture may be in progress.
+    fn end_recording(&mut self, end: &RecordingEnd) {
+        self.kinds.disable_calls();
+        self.library.unfinished_launches().ignore_launches_after(end.at);
+        let (cutoff, pool) = (self.cutoff_at(end.at), self.pool);
+        let is_complete = self.flush_until(end.deadline, |library| library.has_records(&cutoff));
+        // CUPTI states the layouts of selected fields with each buffer, of enabled kinds alone. Without a buffer so far, those
+        // that come back later could not be read.
+        let has_no_layouts = pool.counts().filled == 0 && pool.holds_records(u64::MAX);
+        if !is_complete || has_no_layouts {
+            self.flush_and_read(true);
+        }
+        self.kinds.disable_all();
+        let until = end.deadline.min(Instant::now() + PATIENCE);
+        if !self.flush_until(until, |_| !pool.holds_records(u64::MAX)) {
+            self.flush_and_read(true);
+        }
+        let counts = pool.close();
+        self.report_losses(&counts);
+        self.library.finish_recording(&counts, end.deadline);
+    }
+
+    /// Flushes and reads until `is_done`, and once more after `until`; returns whether it is done.
+    fn flush_until(&mut self, until: Instant, mut is_done: impl FnMut(&mut L) -> bool) -> bool {
+        let [mut wait, longest, _] = L::WAITS;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            self.flush_and_read(false);
+            if is_done(&mut self.library) {
+                return true;
+            }
+            if left == Duration::ZERO {
+                return false;
+            }
+            let filled = self.pool.take_filled(Instant::now() + wait.min(left), || false);
+            self.read_buffers(filled);
+            wait = (wait * 2).min(longest);
+        }
+    }
+
+    fn report_losses(&self, counts: &PoolCounts) {
+        let sink = self.library.sink();
+        if counts.refused > 0 {
+            sink.note(format!(
+                "{} requested {} beyond ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, so records are missing; raise the \
+                 limit",
+                L::NAME,
+                count_with_noun(counts.refused, "buffer")
+            ));
+        }
+        if counts.uncounted > 0 {
+            sink.lost(Loss::DeviceRecordsOverLimit, counts.uncounted);
+            sink.note(format!(
+                "discarded {}; the number of lost records is unknown",
+                count_with_noun(counts.uncounted, "buffer")
+            ));
+        }
+        if counts.unknown > 0 {
+            sink.note(format!(
+                "{} returned {} of another profiler",
+                L::NAME,
+                count_with_noun(counts.unknown, "buffer")
+            ));
+        }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::trial;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    /// A library whose last records arrive when the test says.
+    #[derive(Debug)]
+    struct SlowLibrary {
+        sink: RecordSink,
+        launches: UnfinishedLaunches,
+        progress: Arc<Progress>,
+    }
+
+    #[derive(Debug, Default)]
+    struct Progress {
+        polls: AtomicU32,
+        has_records: AtomicBool,
+        has_finished: AtomicBool,
+    }
+
+    #[derive(Debug)]
+    struct NoKinds;
+
+    impl KindSwitch for NoKinds {
+        type Error = ();
+
+        fn enable_kind(&self, _: u32) -> Result<(), ()> {
+            Ok(())
+        }
+
+        fn disable_kind(&self, _: u32) {}
+    }
+
+    impl BufferedLibrary for SlowLibrary {
+        const NAME: &'static str = "slow";
+        const WAITS: [Duration; 3] = [Duration::from_micros(200); 3];
+        const NEEDS_FLUSHES: bool = true;
+
+        type Switch = NoKinds;
+
+        fn sink(&self) -> &RecordSink {
+            &self.sink
+        }
+
+        fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches {
+            &mut self.launches
+        }
+
+        fn flush_buffers(&mut self, _: bool) {}
+
+        fn read_buffer(&mut self, _: &[u8]) {}
+
+        fn count_records(&self, _: &[u8]) -> u64 {
+            0
+        }
+
+        fn has_records(&mut self, _: &Cutoff) -> bool {
+            self.progress.polls.fetch_add(1, Ordering::SeqCst);
+            self.progress.has_records.load(Ordering::SeqCst)
+        }
+
+        fn finish_recording(&mut self, _: &PoolCounts, _: Instant) {
+            self.progress.has_finished.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn drain_is_served_while_a_recording_ends() {
+        static POOL: Pool = Pool::new();
+        let (progress, commands) = (Arc::<Progress>::default(), Arc::new(ReaderCommands::new(&POOL)));
+        let kinds = Arc::new(PausableKinds::new(NoKinds, Vec::new(), Vec::new(), Duration::ZERO));
+        let (sink, launches) = (trial::unbounded_sink(), UnfinishedLaunches::new());
+        let library = SlowLibrary { sink, launches, progress: progress.clone() };
+        ReaderThread::spawn("test", &POOL, &commands, &kinds, library).unwrap();
+        let patience = Duration::from_secs(60);
+        std::thread::scope(|scope| {
+            let (end, channel) = (RecordingEnd { at: 0, deadline: Instant::now() + patience }, &*commands);
+            let end = scope.spawn(move || channel.end_recording(end, 2 * patience));
+            while progress.polls.load(Ordering::SeqCst) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            commands.drain_buffers(2 * patience);
+            assert!(!progress.has_finished.load(Ordering::SeqCst), "the drain has waited for the end");
+            progress.has_records.store(true, Ordering::SeqCst);
+            assert!(end.join().unwrap());
+        });
+    }
+}

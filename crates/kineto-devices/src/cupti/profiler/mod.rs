@@ -1,0 +1,63 @@
+//! CUPTI's profiler, which PM sampling ([`pm`](super::pm)) and range metrics ([`range`](super::range)) share: metrics and
+//! their evaluation ([`host`]), and its exclusive use ([`lease`]).
+
+pub(super) mod host;
+pub(super) mod lease;
+pub(super) mod levels;
+pub(super) mod shapes;
+
+pub(super) use super::profiler_ffi as ffi;
+
+use crate::library::{Attempt, Candidate, Library};
+use crate::{Unavailable, Why};
+use std::path::Path;
+
+/// The library that evaluates counters. libcupti opens it by this name, and its own folder is not searched.
+const HELPER: &str = "libnvperf_host.so";
+/// Opened by libcupti as well, where it is shipped.
+const OTHER_HELPER: &str = "libnvperf_target.so";
+/// `cuptiGetVersion` of CUPTI 12.6.
+pub(super) const FIRST_VERSION: u32 = 24;
+
+/// The library that libcupti needs for metrics.
+#[derive(Debug)]
+pub(super) struct Helper {
+    /// Why it is missing, if it is.
+    missing: Option<String>,
+}
+
+impl Helper {
+    /// Opens the libraries that libcupti opens by name alone.
+    pub(super) fn preload(libcupti: Option<&Path>, attempts: &mut Vec<Attempt>) -> Helper {
+        Helper { missing: preload_helpers(libcupti, attempts) }
+    }
+
+    /// Adds libcupti's missing helper to a reason that it may explain.
+    pub(super) fn explain(&self, reason: Unavailable) -> Unavailable {
+        match &self.missing {
+            // NOT_INITIALIZED, with which libcupti also reports that it lacks the helper.
+            Some(missing) if reason.message().contains("(15)") => {
+                let message = format!("{}; {HELPER} is missing: {missing}", reason.message());
+                let advice = "install it in the folder of libcupti; the package nvidia-cuda-cupti contains it";
+                Unavailable::new(Why::LibraryNotFound, message, advice)
+            }
+            _ => reason,
+        }
+    }
+}
+
+/// Opens the libraries that libcupti opens by name alone. Returns why the one that it needs is missing.
+fn preload_helpers(libcupti: Option<&Path>, attempts: &mut Vec<Attempt>) -> Option<String> {
+    let open = |name: &str, attempts: &mut Vec<Attempt>| {
+        let in_folder = libcupti.and_then(Path::parent).map(|folder| Candidate::File(folder.join(name)));
+        let mapped = std::iter::once(Candidate::Mapped(name.to_owned()));
+        let by_loader = std::iter::once(Candidate::Loader(name.to_owned()));
+        Library::open_first(mapped.chain(in_folder).chain(by_loader), attempts)
+    };
+    open(OTHER_HELPER, &mut Vec::new());
+    let before = attempts.len();
+    match open(HELPER, attempts) {
+        Some(_) => None,
+        None => Some(attempts.get(before..)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}

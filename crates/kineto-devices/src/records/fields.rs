@@ -1,0 +1,82 @@
+//! Reads the fields of vendors' records from their bytes.
+
+/// A field of a record, in this machine's byte order.
+pub(crate) trait Field: Default {
+    /// Reads the field at that offset; returns `None` if the record is too short.
+    fn read_at(record: &[u8], at: usize) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Field for $number {
+            #[inline]
+            fn read_at(record: &[u8], at: usize) -> Option<Self> {
+                <[u8; size_of::<$number>()]>::read_at(record, at).map(Self::from_ne_bytes)
+            }
+        }
+    )*};
+}
+
+numbers! { u8 u16 u32 u64 }
+
+impl<const SIZE: usize> Field for [u8; SIZE]
+where
+    [u8; SIZE]: Default,
+{
+    #[inline]
+    fn read_at(record: &[u8], at: usize) -> Option<Self> {
+        record.get(at..)?.first_chunk().copied()
+    }
+}
+
+/// Defines records with the offsets of their fields.
+///
+/// The first fields and the size are those of all versions. The fields after `+` were appended by a later version: they
+/// are `None` in a shorter record.
+macro_rules! records {
+    ($($(#[$doc:meta])* $name:ident, $size:literal bytes { $($field:ident: $type:ty = $at:literal,)* }
+        $(+ { $($later:ident: $later_type:ty = $later_at:literal,)* })?)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) struct $name<'b> {
+            first: &'b [u8; $size],
+            #[allow(dead_code, reason = "no version appended fields to some records")]
+            all: &'b [u8],
+        }
+
+        impl<'b> $name<'b> {
+            /// The length of the shortest record of any version.
+            #[allow(dead_code, reason = "not every vendor lists all records")]
+            pub(super) const SIZE: usize = $size;
+
+            /// Returns `None` if the record is shorter than in any version.
+            #[inline]
+            fn new(all: &'b [u8]) -> Option<$name<'b>> {
+                Some($name { first: all.first_chunk()?, all })
+            }
+
+            $(#[inline]
+            pub(super) fn $field(&self) -> $type {
+                $crate::records::fields::Field::read_at(self.first, $at).unwrap_or_default()
+            })*
+
+            $($(#[inline]
+            pub(super) fn $later(&self) -> Option<$later_type> {
+                $crate::records::fields::Field::read_at(self.all, $later_at)
+            })*)?
+        }
+    )*};
+}
+
+pub(crate) use records;
+
+/// Makes a record of `size` bytes from fields: offset, size and value.
+#[cfg(test)]
+pub(crate) fn make_record(kind: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
+    let mut bytes = vec![0u8; size];
+    bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+    for (at, width, value) in fields {
+        bytes[*at..at + width].copy_from_slice(&value.to_le_bytes()[..*width]);
+    }
+    bytes
+}

@@ -1,0 +1,155 @@
+//! The collector of AMD's GPUs, through rocprofiler-sdk (ROCm 7), or roctracer if that is missing or too old.
+//!
+//! It loads no library of AMD's unless its types are selected, and there is a device or the program uses HIP.
+
+mod captures;
+mod hip;
+mod ids;
+mod launches;
+mod sdk;
+mod search;
+mod shapes;
+mod smi;
+mod streams;
+mod tracer;
+
+pub(super) use shapes::LAYOUTS;
+
+use super::telemetry::Telemetry;
+use super::vendor::VendorFolder;
+use super::{
+    Attempt, Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
+};
+use kineto_model::activity::ActivityTypes;
+use sdk::Sdk;
+use smi::RocmSmi;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use tracer::Tracer;
+
+/// Records HIP: kernels, copies, fills and API calls of the runtime.
+///
+/// Works with rocprofiler-sdk 1.0 and newer, and with roctracer 4 (ROCm 4.5 to 6). A process may have several of
+/// these collectors; only one records at a time, and the others report that it is [busy](Why::Busy).
+///
+/// A profiler must register with rocprofiler-sdk before the program's first HIP call: start a recording before, or
+/// call [`Profiler::prepare`](crate::Profiler::prepare). Some versions reject a later registration.
+pub struct Rocm {
+    /// The backends, best first.
+    backends: [Box<dyn Collector>; 2],
+    /// The backend in use, chosen once.
+    chosen: OnceLock<usize>,
+}
+
+impl fmt::Debug for Rocm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rocm").finish_non_exhaustive()
+    }
+}
+
+/// This vendor's row in the table of vendors.
+pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| {
+    let rocm = Arc::new(Rocm::new(options));
+    vec![rocm.clone(), Arc::new(Telemetry::<RocmSmi>::new(rocm, options))]
+});
+
+/// The attribute of a device that holds its place on the PCI bus: the domain in the upper half; below, 8 bits of the bus, 5 of the
+/// slot, 3 of the function, and the partition in the 4 highest bits.
+const PCI_PLACE: &str = "pciPlace";
+
+/// Returns the most rows of calls and device work together; by default 5,000,000, as in libkineto.
+fn max_rows(options: &Options) -> u64 {
+    options.number("ROCTRACER_MAX_EVENTS").map_or(5_000_000, |most| u64::try_from(most).unwrap_or(0))
+}
+
+/// The collector's name, whichever backend is in use.
+const NAME: &str = "rocm";
+
+impl Rocm {
+    /// Makes a collector that finds AMD's libraries by these options (`KINETO_ROCPROFILER_PATH`, `ROCM_PATH` …). Opens nothing yet.
+    pub fn new(options: &Options) -> Rocm {
+        let backends: [Box<dyn Collector>; 2] =
+            [Box::new(Sdk::new(options.clone())), Box::new(Tracer::new(options.clone()))];
+        Rocm { backends, chosen: OnceLock::new() }
+    }
+
+    /// Returns the backend in use.
+    fn backend(&self) -> Option<&dyn Collector> {
+        self.backends.get(*self.chosen.get()?).map(|backend| &**backend)
+    }
+
+    /// Chooses the first backend whose library is present and compatible.
+    fn choose_backend(&self) -> Result<&dyn Collector, Unavailable> {
+        if let Some(backend) = self.backend() {
+            return Ok(backend);
+        }
+        search::check_for_device()?;
+        let mut reasons = Vec::new();
+        for (at, backend) in self.backends.iter().enumerate() {
+            match backend.probe() {
+                Ok(_) => {
+                    let at = *self.chosen.get_or_init(|| at);
+                    return Ok(&**self.backends.get(at).unwrap_or(backend));
+                }
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        Err(join_reasons(&reasons))
+    }
+}
+
+/// Joins the reasons of all backends.
+fn join_reasons(reasons: &[Unavailable]) -> Unavailable {
+    // Without a device, the other reasons do not matter.
+    if let Some(no_device) = reasons.iter().find(|reason| reason.why() == Why::NoDevice) {
+        return no_device.clone();
+    }
+    let (why, advice) = reasons.first().map_or((Why::LibraryNotFound, ""), |best| (best.why(), best.advice()));
+    let messages: Vec<_> = reasons.iter().map(Unavailable::message).collect();
+    Unavailable::new(why, messages.join(", and "), advice)
+}
+
+impl Collector for Rocm {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn types(&self) -> ActivityTypes {
+        self.backends.iter().fold(ActivityTypes::EMPTY, |types, backend| types | backend.types())
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.choose_backend()?.probe()
+    }
+
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+        self.choose_backend()?.start(selection, sink)
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        self.backends.iter().flat_map(|backend| backend.attempts()).collect()
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.backend().map(Collector::devices).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_device_hides_other_reasons() {
+        let [missing, no_device] =
+            [(Why::LibraryNotFound, "a"), (Why::NoDevice, "b")].map(|(why, text)| Unavailable::new(why, text, text));
+        let reason = join_reasons(&[missing.clone(), no_device]);
+        assert_eq!((reason.why(), reason.message(), reason.advice()), (Why::NoDevice, "b", "b"));
+        let reason = join_reasons(&[missing.clone(), missing]);
+        assert_eq!((reason.why(), reason.message(), reason.advice()), (Why::LibraryNotFound, "a, and a", "a"));
+    }
+}

@@ -1,0 +1,149 @@
+//! Searches for libpti_view, if there is an Intel GPU.
+
+use super::level_zero::{LOADER, LevelZero};
+use crate::library::{Attempt, Candidate, Library, matching_paths};
+use crate::{Options, Unavailable, Why};
+use std::path::Path;
+
+/// The names that the loader knows: 1.x, and 0.11 to 0.17.
+const NAMES: [&str; 2] = ["libpti_view.so.1", "libpti_view.so.0"];
+/// The kernel's files with the vendors of GPUs.
+const VENDORS: &str = "/sys/class/drm/renderD*/device/vendor";
+
+/// Checks for an Intel GPU, without loading a library.
+///
+/// # Errors
+/// There is none.
+pub(super) fn check_for_gpu(attempts: &mut Vec<Attempt>) -> Result<(), Unavailable> {
+    let found = intel_gpus(Path::new(VENDORS));
+    attempts.push(Attempt::new(VENDORS, format!("{found} from Intel")));
+    if found > 0 {
+        return Ok(());
+    }
+    if LevelZero::is_mapped() {
+        // A sandbox may hide the kernel's files; a program that has loaded the loader uses a GPU.
+        attempts.push(Attempt::new(format!("{LOADER}, already loaded"), "there"));
+        return Ok(());
+    }
+    let advice = "load the driver i915 or xe, and make /sys/class/drm readable";
+    Err(Unavailable::new(Why::NoDevice, "no Intel GPU found", advice))
+}
+
+fn intel_gpus(pattern: &Path) -> usize {
+    let is_intel = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path).is_ok_and(|vendor| vendor.trim().eq_ignore_ascii_case("0x8086"))
+    };
+    matching_paths(pattern).iter().filter(|path| is_intel(path)).count()
+}
+
+/// Finds libpti_view; adds the attempts to `attempts`.
+pub(super) fn find_library(options: &Options, attempts: &mut Vec<Attempt>) -> Option<Library> {
+    let mapped = NAMES.iter().map(|name| Candidate::Mapped((*name).to_owned()));
+    let named = options
+        .path("KINETO_PTI_PATH")
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { in_folder(&path) } else { vec![Candidate::File(path)] });
+    let environments =
+        options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter().map(|environment| environment.join("lib"));
+    let oneapi = options.path("ONEAPI_ROOT").map(|oneapi| oneapi.join("pti/latest/lib"));
+    let in_folders = environments.chain(oneapi).flat_map(|folder| in_folder(&folder));
+    let by_loader = NAMES.iter().map(|name| Candidate::Loader((*name).to_owned()));
+    let in_folders = named.chain(in_folders).inspect(|candidate| {
+        if let Candidate::File(path) = candidate {
+            open_dependencies(path);
+        }
+    });
+    Library::open_first(mapped.chain(in_folders).chain(by_loader), attempts)
+}
+
+/// Opens libraries that libpti_view needs and that may be in its folder, which the loader does not search: the
+/// libraries of Intel's compiler.
+fn open_dependencies(file: &Path) {
+    /// In the order of their dependencies.
+    const NAMES: [&str; 5] = ["libintlc.so.5", "libimf.so", "libsvml.so", "libirng.so", "libxptifw.so"];
+    if let Some(folder) = file.parent().filter(|_| file.exists()) {
+        // If one cannot be opened, the loader's message about libpti_view names it.
+        let in_folder_of_view = NAMES.map(|name| folder.join(name)).into_iter().filter(|path| path.exists());
+        in_folder_of_view.for_each(|path| _ = Library::open_file(&path));
+    }
+}
+
+/// Opens the core of PTI if it is in the same folder; up to 0.17, libpti_view searches for it by name only.
+pub(super) fn open_core(library: Library, attempts: &mut Vec<Attempt>) {
+    let in_folder_of_view =
+        library.path_by_symbol(c"ptiVersion").and_then(|file| Some(file.parent()?.join("libpti.so")));
+    if let Some(path) = in_folder_of_view.filter(|path| path.exists()) {
+        let outcome = Library::open_file(&path).map_or_else(|error| error, |_| "opened".to_owned());
+        attempts.push(Attempt::new(path.display().to_string(), outcome));
+    }
+}
+
+/// Returns the libpti_view files in a folder, newest first, the file without a version last.
+fn in_folder(folder: &Path) -> Vec<Candidate> {
+    let mut found = matching_paths(&folder.join("libpti_view.so.*"));
+    found.extend(matching_paths(&folder.join("libpti_view.so")));
+    found.into_iter().map(Candidate::File).collect()
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn search_tries_places_in_order() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for name in [
+            "named/libpti_view.so.0.17.0",
+            "named/libpti_view.so.1.2.0",
+            "named/libpti_view.so",
+            "venv/lib/libpti_view.so.1",
+            "conda/lib/libpti_view.so.0",
+            "oneapi/pti/latest/lib/libpti_view.so.1",
+        ] {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "no library").unwrap();
+        }
+        let mut options = Options::default();
+        for (name, folder) in [
+            ("KINETO_PTI_PATH", "named"),
+            ("VIRTUAL_ENV", "venv"),
+            ("CONDA_PREFIX", "conda"),
+            ("ONEAPI_ROOT", "oneapi"),
+        ] {
+            options.set(name, root.join(folder).to_str().unwrap());
+        }
+        let mut attempts = Vec::new();
+        assert!(find_library(&options, &mut attempts).is_none());
+        let begin = format!("{}/", root.display());
+        let tried: Vec<_> = attempts.iter().filter_map(|attempt| attempt.what.strip_prefix(&begin)).collect();
+        let expected = [
+            "named/libpti_view.so.1.2.0",
+            "named/libpti_view.so.0.17.0",
+            "named/libpti_view.so",
+            "venv/lib/libpti_view.so.1",
+            "conda/lib/libpti_view.so.0",
+            "oneapi/pti/latest/lib/libpti_view.so.1",
+        ];
+        assert_eq!(tried, expected);
+        assert!(attempts.last().unwrap().what.starts_with("libpti_view.so.0, by the loader"));
+        attempts.clear();
+        options.set("KINETO_PTI_PATH", "/nowhere/libpti_view.so.1");
+        find_library(&options, &mut attempts);
+        assert_eq!(attempts[0].to_string(), "/nowhere/libpti_view.so.1: not there");
+    }
+
+    #[test]
+    fn intel_gpus_are_counted_by_vendor() {
+        let root = tempfile::tempdir().unwrap();
+        for (node, vendor) in [("renderD128", "0x8086\n"), ("renderD129", "0x10de\n"), ("renderD130", "0x8086\n")] {
+            let folder = root.path().join(node).join("device");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("vendor"), vendor).unwrap();
+        }
+        assert_eq!(intel_gpus(&root.path().join("renderD*/device/vendor")), 2);
+        assert_eq!(intel_gpus(&root.path().join("card*/device/vendor")), 0);
+    }
+}

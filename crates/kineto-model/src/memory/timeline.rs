@@ -1,0 +1,199 @@
+//! PyTorch's memory timeline: allocations on a device over time.
+
+use super::{Category, Device};
+use crate::error::Error;
+use crate::write::file;
+use crate::write::timeline as write;
+use kineto_base::time::Timestamp;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The allocations of a device over time, by [`Category`]; made by `tracing_kineto::Trace::memory_timeline`.
+///
+/// As in `torch.profiler`'s `export_memory_timeline`, each row is an event of one allocation. Memory allocated before
+/// the recording comes first: a row for each allocation that is freed during the recording, and one row for the rest.
+/// The rest is known only as far as the allocator reports totals. The sum of all rows so far is the allocated memory.
+#[derive(Clone)]
+pub struct MemoryTimeline {
+    device: Device,
+    rows: Vec<MemoryRow>,
+    max_allocated: u64,
+    max_reserved: u64,
+    gzip_level: u32,
+}
+
+impl fmt::Debug for MemoryTimeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryTimeline")
+            .field("device", &self.device)
+            .field("rows", &self.rows.len())
+            .field("max_allocated", &self.max_allocated)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An event of one allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryRow {
+    /// The time; `None` for memory from before the recording.
+    pub time: Option<Timestamp>,
+    /// The kind of event.
+    pub action: MemoryAction,
+    /// The allocation's number, unique from allocation to free; not its address.
+    pub key: u64,
+    /// How often the content had been replaced before.
+    pub version: u32,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// The category before the event, or of a new allocation.
+    pub category: Category,
+    /// The category after the event; it differs from `category` only when the version changes.
+    pub next_category: Category,
+}
+
+impl MemoryRow {
+    /// Returns a row of size 0 and unknown category.
+    #[doc(hidden)]
+    pub const fn new(time: Option<Timestamp>, action: MemoryAction, key: u64) -> MemoryRow {
+        const UNKNOWN: Category = Category::Unknown;
+        MemoryRow { time, action, key, version: 0, bytes: 0, category: UNKNOWN, next_category: UNKNOWN }
+    }
+}
+
+/// An event of an allocation; the numbers are PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum MemoryAction {
+    /// It existed before the recording.
+    Preexisting = 1,
+    /// It is allocated.
+    Create = 2,
+    /// Its content is replaced: a record of 0 bytes.
+    IncrementVersion = 3,
+    /// It is freed.
+    Destroy = 4,
+}
+
+impl MemoryAction {
+    /// Returns its number in PyTorch's raw export.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+impl MemoryRow {
+    /// Calls `each` with the change of a category in bytes; twice if the version changes.
+    pub fn changes(&self, mut each: impl FnMut(Category, i64)) {
+        let bytes = i64::try_from(self.bytes).unwrap_or(i64::MAX);
+        match self.action {
+            MemoryAction::Preexisting | MemoryAction::Create => each(self.category, bytes),
+            MemoryAction::Destroy => each(self.category, -bytes),
+            MemoryAction::IncrementVersion => {
+                each(self.category, -bytes);
+                each(self.next_category, bytes);
+            }
+        }
+    }
+}
+
+impl MemoryTimeline {
+    /// Returns a timeline of these rows, which must be in order.
+    #[doc(hidden)]
+    pub fn new(
+        device: Device,
+        rows: Vec<MemoryRow>,
+        max_allocated: u64,
+        max_reserved: u64,
+        gzip_level: u32,
+    ) -> MemoryTimeline {
+        MemoryTimeline { device, rows, max_allocated, max_reserved, gzip_level }
+    }
+
+    /// Returns the device.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Returns the rows: first memory from before the recording, then in order of time.
+    pub fn rows(&self) -> &[MemoryRow] {
+        &self.rows
+    }
+
+    /// Returns the maximum number of allocated bytes.
+    pub fn max_allocated(&self) -> u64 {
+        self.max_allocated
+    }
+
+    /// Returns the maximum number of bytes that the allocator reserved on the device; 0 if unknown.
+    pub fn max_reserved(&self) -> u64 {
+        self.max_reserved
+    }
+
+    /// Writes the timeline to a file, in a format that depends on the extension, as in PyTorch.
+    ///
+    /// `.html` is an interactive chart (see [`write_html`](MemoryTimeline::write_html)), `raw.json` the rows
+    /// ([`write_raw`](MemoryTimeline::write_raw)), any other extension the sizes by time
+    /// ([`write_json`](MemoryTimeline::write_json)). A further `.gz` compresses. The file appears only when it is
+    /// complete.
+    /// # Errors
+    /// If the file cannot be written, its folder is missing, or the disk is full.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        file::save(path, self.gzip_level, |out| self.write_for(path, out))
+    }
+
+    /// Writes the timeline in the format that the extension of `path` selects.
+    ///
+    /// # Errors
+    /// If `out` fails.
+    #[doc(hidden)]
+    pub fn write_for(&self, path: &Path, out: impl Write) -> io::Result<()> {
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        if name.ends_with(".html") {
+            self.write_html(out)
+        } else if name.ends_with("raw.json") {
+            self.write_raw(out)
+        } else {
+            self.write_json(out)
+        }
+    }
+
+    /// Returns the gzip level of [`save`](MemoryTimeline::save), 0 to 9.
+    #[doc(hidden)]
+    pub fn gzip_level(&self) -> u32 {
+        self.gzip_level
+    }
+
+    /// Writes `[times, sizes]`, as PyTorch's `.json`: times in whole microseconds since the Unix epoch, and for each
+    /// time a 0 and the bytes of each category, by [`Category`] number.
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn write_json(&self, out: impl Write) -> io::Result<()> {
+        write::write_json(self, out)
+    }
+
+    /// Writes the rows, as PyTorch's `raw.json.gz`: nanoseconds since the Unix epoch (-1 for memory from before the
+    /// recording), the [action](MemoryAction)'s number, signed bytes, and the category's number. A change of version
+    /// takes two entries.
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn write_raw(&self, out: impl Write) -> io::Result<()> {
+        write::write_raw(self, out)
+    }
+
+    /// Writes an HTML page with a stacked area chart of bytes over time, by category, and values at the pointer.
+    ///
+    /// The page needs no other files, and follows the browser's light or dark mode.
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn write_html(&self, out: impl Write) -> io::Result<()> {
+        write::write_html(self, out)
+    }
+}
