@@ -5,9 +5,9 @@ use super::source::report_progress;
 use crate::config::{OnDemandConfig, PlaceholderValues, RetentionLimits, has_pid_placeholder, has_time_placeholder};
 use crate::error::{Error, ErrorKind};
 use crate::handler::numbered_path;
+use crate::os::descriptor::CheckedDescriptor;
 use crate::os::file_lock;
 use crate::os::folder::{FileId, Folder};
-use crate::os::kept::Kept;
 use crate::session::{KeptFiles, remove_old_file};
 use crate::write::file::{Contents, Destination, Format, file_error, temporary_name, unfinished_name};
 use std::cell::RefCell;
@@ -162,7 +162,7 @@ fn file_name(path: &Path) -> io::Result<&OsStr> {
 struct Temporary<'f> {
     folder: &'f Folder,
     name: OsString,
-    file: Kept<File>,
+    file: CheckedDescriptor<File>,
     id: FileId,
 }
 
@@ -173,7 +173,7 @@ impl<'f> Temporary<'f> {
         let (id, name) = (FileId::from_file(&file)?, file_name(&created)?.to_owned());
         // The lock shows other processes that the file is being written; the write works without it.
         file_lock::try_lock(&file);
-        let mut temporary = Temporary { folder, name, file: Kept::new(file), id };
+        let mut temporary = Temporary { folder, name, file: CheckedDescriptor::new(file), id };
         let unfinished = unfinished_name(&created);
         folder.rename_new(&temporary.name, file_name(&unfinished)?)?;
         temporary.name = file_name(&unfinished)?.to_owned();

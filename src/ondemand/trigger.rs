@@ -8,10 +8,10 @@ use super::outcome::Outcome;
 use super::source::{AnswerChannel, Incoming, RequestProgress, RequestSource, id_of, report_outcome};
 use crate::config::ParsedRequest;
 use crate::diag::diag;
+use crate::os::descriptor::CheckedDescriptor;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::folder::{Folder, open_entry};
 use crate::os::inotify::{Change, Watch};
-use crate::os::kept::Kept;
 use crate::os::{datagram, process};
 use crate::write::file;
 use std::collections::VecDeque;
@@ -231,7 +231,7 @@ impl Trigger {
             .and_then(|temporary| create(&temporary).inspect_err(|_| drop(fs::remove_file(&temporary))));
         match created {
             Ok(file) => {
-                let lines = Arc::new(AnswerFile(Kept::new(file)));
+                let lines = Arc::new(AnswerFile(CheckedDescriptor::new(file)));
                 self.keep_answer(path, Arc::downgrade(&lines));
                 Some(lines)
             }
@@ -351,7 +351,7 @@ impl RequestSource for Trigger {
 
 /// The answer to a request: the log's lines about it, then `done` or `failed`.
 #[derive(Debug)]
-struct AnswerFile(Kept<File>);
+struct AnswerFile(CheckedDescriptor<File>);
 
 impl AnswerChannel for AnswerFile {
     fn send_line(&self, line: &str, progress: RequestProgress) {

@@ -1,6 +1,6 @@
 //! Wakes the thread that polls for requests.
 
-use crate::os::kept::Kept;
+use crate::os::descriptor::CheckedDescriptor;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 /// A wake-up that any thread may send; it takes no lock and never waits.
 #[derive(Debug)]
 pub(super) struct Wakeup {
-    inside: Kept<UnixStream>,
-    outside: Kept<UnixStream>,
+    inside: CheckedDescriptor<UnixStream>,
+    outside: CheckedDescriptor<UnixStream>,
 }
 
 impl Wakeup {
@@ -17,7 +17,7 @@ impl Wakeup {
         let (inside, outside) = UnixStream::pair()?;
         inside.set_nonblocking(true)?;
         outside.set_nonblocking(true)?;
-        Ok(Wakeup { inside: Kept::new(inside), outside: Kept::new(outside) })
+        Ok(Wakeup { inside: CheckedDescriptor::new(inside), outside: CheckedDescriptor::new(outside) })
     }
 
     /// Wakes the thread; the signal stays until it is cleared.

@@ -20,8 +20,8 @@ use crate::config::Split;
 use crate::diag::diag;
 use crate::error::Error;
 use crate::handler::part_path;
+use crate::os::descriptor::CheckedDescriptor;
 use crate::os::file_limit::FileLimitGuard;
-use crate::os::kept::Kept;
 use crate::os::{disk, file_lock, fork};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
@@ -115,7 +115,7 @@ enum TakenPart {
 struct SegmentFolder {
     path: PathBuf,
     /// Locked until the segments are written as traces, so that others know that this process will do it.
-    _lock: Kept<File>,
+    _lock: CheckedDescriptor<File>,
 }
 
 /// Without a split, a segment is written when so many bytes are complete; in any case at that part of the limit.
@@ -458,7 +458,8 @@ impl SpilledRecording {
             let _ = fs::remove_dir_all(&path);
             failed(error)
         })?;
-        let before = self.lock().folder.replace(SegmentFolder { path: path.clone(), _lock: Kept::new(lock) });
+        let before =
+            self.lock().folder.replace(SegmentFolder { path: path.clone(), _lock: CheckedDescriptor::new(lock) });
         drop(before);
         Ok(path)
     }
@@ -659,7 +660,7 @@ fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<Segme
         let _limit = FileLimitGuard::new();
         disk::check_free_space(folder)?;
         let _ = fs::remove_file(&growing);
-        trace.write_segment(number, &Kept::new(private_file(&growing)?))?;
+        trace.write_segment(number, &CheckedDescriptor::new(private_file(&growing)?))?;
         fs::rename(&growing, &path)?;
         forget_part_losses(trace);
         Ok(())

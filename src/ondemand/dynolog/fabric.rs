@@ -1,7 +1,7 @@
 //! The socket to the daemon: which datagrams it accepts, and how it reaches a daemon that starts later.
 
 use super::wire::{self, Malformed};
-use crate::os::kept::Kept;
+use crate::os::descriptor::CheckedDescriptor;
 use crate::os::{datagram, fork};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// send requests, and its user must be trusted.
 #[derive(Debug)]
 pub(super) struct Fabric {
-    socket: Kept<UnixDatagram>,
+    socket: CheckedDescriptor<UnixDatagram>,
     own: SocketAddr,
     daemon: SocketAddr,
     /// The daemon's name, as the kernel reports it for a sender.
@@ -99,7 +99,16 @@ impl Fabric {
         let mode = if trusted.is_some() { 0o666 } else { 0o600 };
         let file = folder.map(|folder| SocketFile::from_path(folder.join(own_name), mode)).transpose()?;
         let buffer = vec![0; wire::LONGEST].into_boxed_slice();
-        Ok(Fabric { socket: Kept::new(socket), own, daemon, daemon_name, file, trusted, is_connected: false, buffer })
+        Ok(Fabric {
+            socket: CheckedDescriptor::new(socket),
+            own,
+            daemon,
+            daemon_name,
+            file,
+            trusted,
+            is_connected: false,
+            buffer,
+        })
     }
 
     /// Returns the socket's descriptor; `None` if the program has closed it.

@@ -1,7 +1,7 @@
 //! Watches a folder for completed files, by inotify.
 #![allow(unsafe_code, reason = "inotify has no safe form")]
 
-use super::kept::Kept;
+use super::descriptor::CheckedDescriptor;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// A watched folder. No method blocks.
 #[derive(Debug)]
-pub struct Watch(Kept<File>);
+pub struct Watch(CheckedDescriptor<File>);
 
 /// A change in the folder.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Watch {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just opened the descriptor, and nothing else owns it.
-        let watch = Watch(Kept::new(unsafe { File::from_raw_fd(descriptor) }));
+        let watch = Watch(CheckedDescriptor::new(unsafe { File::from_raw_fd(descriptor) }));
         let what = OF_FILES | libc::IN_MOVE_SELF | libc::IN_DELETE_SELF | libc::IN_ONLYDIR;
         // SAFETY: the path ends with a zero byte and outlives the call.
         let failed = unsafe { libc::inotify_add_watch(descriptor, path.as_ptr(), what) } < 0;

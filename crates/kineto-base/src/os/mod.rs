@@ -4,6 +4,7 @@ pub mod backtrace;
 pub mod counters;
 #[cfg(target_os = "linux")]
 pub mod datagram;
+pub mod descriptor;
 pub mod disk;
 pub mod exit;
 pub mod file_limit;
@@ -12,7 +13,7 @@ pub mod folder;
 pub mod fork;
 #[cfg(target_os = "linux")]
 pub mod inotify;
-pub mod kept;
+
 pub mod memory;
 pub mod note;
 pub mod platform;

@@ -10,7 +10,7 @@
 //! Other processes do not see the files, and nothing is left behind.
 #![allow(unsafe_code, reason = "memfd_create and locks of descriptions have no safe form")]
 
-use super::kept::Kept;
+use super::descriptor::CheckedDescriptor;
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +24,7 @@ const LINK: &str = "/memfd:tracing-kineto-locks (deleted)";
 /// A locked name; unlocked on drop, but not by a forked child, which shares the file descriptions.
 #[derive(Debug)]
 pub struct ProcessLock {
-    files: Vec<Kept<File>>,
+    files: Vec<CheckedDescriptor<File>>,
     place: libc::off_t,
     process: u32,
 }
@@ -41,7 +41,7 @@ impl ProcessLock {
             files = open_files()?;
         }
         let process = std::process::id();
-        let files = files.into_iter().map(Kept::new).collect();
+        let files = files.into_iter().map(CheckedDescriptor::new).collect();
         let locked = ProcessLock { files, place: place_of(process, name), process };
         for file in &locked.files {
             match set_lock(file.get()?, libc::F_WRLCK, locked.place) {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::kept::KeptFile;
 use crate::error::{Error, ErrorKind};
+use kineto_base::os::descriptor::CheckedDescriptor;
 
 /// Hooks for a program that must not be traced while it writes files; this crate cannot provide them itself.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,8 @@ pub fn save(
     }
     check_replaceable(path)?;
     let (temporary, file) = TemporaryFile::create(path).map_err(|error| file_error("create", path, error))?;
-    format.encode(KeptFile::new(file), gzip_level, write).map_err(|error| file_error("write", path, error))?;
+    let file = CheckedDescriptor::new(file);
+    format.encode(&file, gzip_level, write).map_err(|error| file_error("write", path, error))?;
     temporary.rename(path).map_err(|error| file_error("replace", path, error))
 }
 

@@ -13,7 +13,6 @@ mod golden;
 #[cfg(feature = "gzip")]
 mod gzip;
 mod json;
-mod kept;
 mod owned;
 pub mod perfetto;
 mod picture;

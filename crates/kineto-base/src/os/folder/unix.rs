@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "openat has no safe form")]
 
 use super::Folder;
-use crate::os::kept::Kept;
+use crate::os::descriptor::CheckedDescriptor;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,7 +23,7 @@ impl Folder {
     /// # Errors
     /// Those of the system.
     pub fn open(path: &Path) -> io::Result<Folder> {
-        OpenOptions::new().read(true).custom_flags(FOLDER_FLAGS).open(path).map(Kept::new).map(Folder)
+        OpenOptions::new().read(true).custom_flags(FOLDER_FLAGS).open(path).map(CheckedDescriptor::new).map(Folder)
     }
 
     /// Opens a folder in it, which is no link.
@@ -31,7 +31,7 @@ impl Folder {
     /// # Errors
     /// Those of the system.
     pub fn open_folder(&self, name: &OsStr) -> io::Result<Folder> {
-        open_at(self.0.get()?, &c_name(name)?, FOLDER_FLAGS, 0).map(Kept::new).map(Folder)
+        open_at(self.0.get()?, &c_name(name)?, FOLDER_FLAGS, 0).map(CheckedDescriptor::new).map(Folder)
     }
 
     /// Opens a regular file for reading; see [`open_entry`](super::open_entry).

@@ -5,8 +5,8 @@
 #![allow(unsafe_code, reason = "mmap, madvise, fallocate and statfs have no safe form")]
 
 use super::{SharedFile, Unusable};
+use crate::os::descriptor::DescriptorId;
 use crate::os::file_limit::FileLimitGuard;
-use crate::os::kept::DescriptorId;
 use crate::os::{file_lock, fork, memory};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};

@@ -53,7 +53,7 @@ mod semaphore {
 
 #[cfg(target_vendor = "apple")]
 mod pipe {
-    use crate::os::kept::{DescriptorId, Kept};
+    use crate::os::descriptor::{CheckedDescriptor, DescriptorId};
     use std::io::{self, Read};
     use std::os::fd::IntoRawFd;
     use std::os::unix::net::UnixStream;
@@ -65,7 +65,7 @@ mod pipe {
     static INODE: AtomicU64 = AtomicU64::new(0);
 
     /// Waits for the handler.
-    pub(in super::super) struct Waiter(Kept<UnixStream>);
+    pub(in super::super) struct Waiter(CheckedDescriptor<UnixStream>);
 
     /// Prepares to wait, once in each process.
     pub(in super::super) fn open() -> io::Result<Waiter> {
@@ -77,7 +77,7 @@ mod pipe {
         DEVICE.store(id.device, Ordering::SeqCst);
         INODE.store(id.inode, Ordering::SeqCst);
         PIPE.store(number, Ordering::SeqCst);
-        Ok(Waiter(Kept::new(far)))
+        Ok(Waiter(CheckedDescriptor::new(far)))
     }
 
     /// Wakes the thread; `false` if that is impossible.

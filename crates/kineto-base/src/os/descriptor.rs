@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 /// A file or socket. Before each use, its device and inode are compared; it is closed only if they are the same.
 #[derive(Debug)]
-pub struct Kept<T: AsRawFd> {
+pub struct CheckedDescriptor<T: AsRawFd> {
     descriptor: ManuallyDrop<T>,
     #[cfg(unix)]
     id: Option<DescriptorId>,
@@ -42,10 +42,10 @@ impl DescriptorId {
     }
 }
 
-impl<T: AsRawFd> Kept<T> {
+impl<T: AsRawFd> CheckedDescriptor<T> {
     /// Keeps a file or socket that was opened just now.
-    pub fn new(descriptor: T) -> Kept<T> {
-        Kept {
+    pub fn new(descriptor: T) -> CheckedDescriptor<T> {
+        CheckedDescriptor {
             #[cfg(unix)]
             id: DescriptorId::of_descriptor(descriptor.as_raw_fd()),
             descriptor: ManuallyDrop::new(descriptor),
@@ -65,7 +65,7 @@ impl<T: AsRawFd> Kept<T> {
     }
 }
 
-impl io::Write for &Kept<File> {
+impl io::Write for &CheckedDescriptor<File> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.get()?.write(bytes)
     }
@@ -75,7 +75,7 @@ impl io::Write for &Kept<File> {
     }
 }
 
-impl<T: AsRawFd> Drop for Kept<T> {
+impl<T: AsRawFd> Drop for CheckedDescriptor<T> {
     fn drop(&mut self) {
         if self.get().is_ok() {
             // SAFETY: it is dropped here alone.
@@ -108,7 +108,7 @@ mod tests {
             unsafe { File::from_raw_fd(number) }
         };
         let number = 900;
-        let kept = Kept::new(renumber(&create("own"), number));
+        let kept = CheckedDescriptor::new(renumber(&create("own"), number));
         assert!(kept.get().is_ok());
         let reused = renumber(&create("other"), number);
         assert_eq!(kept.get().unwrap_err().kind(), io::ErrorKind::NotConnected);
