@@ -57,7 +57,9 @@ fn summaries_of_real_traces_have_the_known_figures() {
     for entry in std::fs::read_dir(folder().join("../analysis/expected")).unwrap() {
         let expected: Value = serde_json::from_slice(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap();
         let trace = expected["trace"].as_str().unwrap();
-        check(trace, &Events::read(folder().join("..").join(trace)).unwrap(), &expected);
+        let events = Events::read(folder().join("..").join(trace)).unwrap();
+        check(trace, &events, &expected);
+        assert_eq!(events.attribution().counts().ambiguous_ids, 0, "{trace}");
         checked += 1;
     }
     assert!(checked >= 12, "{checked} traces");
@@ -72,14 +74,13 @@ fn summary_of_the_edge_trace_has_its_figures() {
     }
 }
 
-/// Merges traces into one, as tools do: each process id gets a prefix.
-fn merge(texts: &[Value]) -> String {
+/// Merges traces into one, as tools do: `process` returns the new id of a process of a rank.
+fn merge(texts: &[Value], process: impl Fn(usize, &Value) -> Value) -> String {
     let mut all = Vec::new();
     for (rank, text) in texts.iter().enumerate() {
         for event in text["traceEvents"].as_array().unwrap() {
             let mut event = event.clone();
-            let pid = event["pid"].as_str().map_or_else(|| event["pid"].to_string(), str::to_owned);
-            event["pid"] = format!("[TP{rank:02}] {pid}").into();
+            event["pid"] = process(rank, &event["pid"]);
             all.push(event);
         }
     }
@@ -98,7 +99,11 @@ fn merged_ranks_have_the_figures_of_each() {
         serde_json::from_str::<Value>(&text).unwrap()
     });
     let single = texts.each_ref().map(|text| Events::from_reader(text.to_string().as_bytes()).unwrap().summary());
-    let merged = Events::from_reader(merge(&texts).as_bytes()).unwrap().summary();
+    let prefixed = merge(&texts, |rank, pid| {
+        let pid = pid.as_str().map_or_else(|| pid.to_string(), str::to_owned);
+        format!("[TP{rank:02}] {pid}").into()
+    });
+    let merged = Events::from_reader(prefixed.as_bytes()).unwrap().summary();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of whole nanoseconds")]
     let delay_ns = |summary: &Summary| (summary.launches.mean_delay_ns * summary.launches.count as f64).round() as u64;
     let sum = |figure: &dyn Fn(&Summary) -> u64| single.iter().map(figure).sum::<u64>();
@@ -122,6 +127,12 @@ fn merged_ranks_have_the_figures_of_each() {
     let longest = single.iter().map(|summary| summary.launches.max_delay_ns).max();
     assert_eq!(Some(merged.launches.max_delay_ns), longest);
     assert_eq!((merged.attribution.repeated_ids, merged.attribution.ambiguous_ids), (95, 0));
+    let offset =
+        merge(&texts, |rank, pid| pid.as_i64().map_or(pid.clone(), |pid| (pid + 100_000 * rank as i64).into()));
+    let offset = Events::from_reader(offset.as_bytes()).unwrap().summary();
+    let (launches, count) = (&offset.launches, merged.launches.count);
+    assert!((1..count).contains(&launches.count) && launches.started_before_call == 0, "{launches:?}");
+    assert!(launches.mean_latency_ns > 0.0 && offset.attribution.ambiguous_ids > 0, "{launches:?}");
     assert!(merged.averages.ops().len() > 10);
     for row in merged.averages.ops() {
         let rows =

@@ -36,12 +36,55 @@ fn merged_ranks_are_joined_within_their_prefix() {
         let above: Vec<_> = tree.ancestors(kernel).map(|event| event.name()).collect();
         assert_eq!(above, ["cudaLaunchKernel".to_owned(), kernel.name().replace("kernel", "op")]);
     }
-    // Without prefixes, the last launch before the work is its own.
+}
+
+/// Returns the ranks of a file without prefixes of their process ids, and with further changes.
+fn ranks_without_prefixes(changes: &[(&str, &str)]) -> Events {
     let text =
         include_str!("../../tests/data/inputs/merged_ranks.json").replace("\"[TP00] ", "\"").replace("\"[TP01] ", "\"");
     let text = ["1000", "1001", "0", "1"].iter().fold(text, |text, id| text.replace(&format!("\"{id}\""), id));
-    let summary = Events::from_reader(text.as_bytes()).unwrap().summary();
-    assert_eq!((summary.launches.max_delay_ns, summary.notes.as_slice()), (15_000, &[(Note::AmbiguousId, 1)][..]));
+    let text = changes.iter().fold(text, |text, (from, to)| text.replace(from, to));
+    Events::from_reader(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn repeated_launches_are_joined_by_time() {
+    let one_process = [("\"pid\": 1001", "\"pid\": 1000")];
+    let driver = r#"{"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "pid": 1000, "tid": 1, "ts": 511, "dur": 2, "args": {"correlation": 1}},
+        {"ph": "X", "cat": "kernel", "name": "kernel_rank1""#;
+    let with_driver = [one_process[0], (r#"{"ph": "X", "cat": "kernel", "name": "kernel_rank1""#, driver)];
+    for changes in [&[][..], &one_process, &with_driver] {
+        let events = ranks_without_prefixes(changes);
+        let (summary, tree) = (events.summary(), events.tree());
+        for (op, kernel) in [("op_rank0", "kernel_rank0"), ("op_rank1", "kernel_rank1")] {
+            let row = summary.averages.ops().iter().find(|row| row.name() == op).unwrap();
+            assert_eq!(row.device_ns(), 400_000, "{op} {changes:?}");
+            let kernel = events.iter().find(|event| event.name() == kernel).unwrap();
+            assert_eq!(tree.ancestors(kernel).last().map(|event| event.name()), Some(op));
+        }
+        assert_eq!(summary.notes, [(Note::AmbiguousId, 1)], "{changes:?}");
+        // Any of the launches may be the kernel's, so its delay is unknown.
+        assert_eq!((summary.launches.count, summary.launches.unlinked, summary.queues.len()), (0, 2, 0));
+        assert_eq!(summary.idle.unlinked_ns, summary.idle.total_ns());
+    }
+    let of_rank0 =
+        |before: &str| (format!("{before}, \"correlation\": 1}}"), format!("{before}, \"correlation\": 2}}"));
+    let [call, kernel] =
+        ["\"ts\": 10, \"dur\": 5, \"args\": {\"External id\": 1", "\"device\": 0, \"stream\": 7"].map(of_rank0);
+    let [call, kernel] = [&call, &kernel].map(|(from, to)| (from.as_str(), to.as_str()));
+    let once = ranks_without_prefixes(&[with_driver[0], with_driver[1], call, kernel]).summary();
+    assert_eq!((once.notes, once.launches.count), (Vec::new(), 2), "the driver's call is inside the runtime's");
+}
+
+#[test]
+fn launch_of_another_process_gives_no_delay() {
+    // Rank 1 made launch 2 before the recording. Its kernel is not that of launch 2 of rank 0, which is later.
+    let more = r#"{"traceEvents":[
+        {"ph": "X", "cat": "kernel", "name": "early", "pid": 1, "tid": 7, "ts": 20, "dur": 5, "args": {"correlation": 2}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1000, "tid": 1, "ts": 480, "dur": 5, "args": {"correlation": 2}},"#;
+    let launches = ranks_without_prefixes(&[("{\"schemaVersion\":1,\"traceEvents\":[", more)]).summary().launches;
+    assert_eq!((launches.count, launches.unlinked, launches.started_before_call), (0, 3, 0));
+    assert!(launches.mean_latency_ns >= 0.0, "{launches:?}");
 }
 
 #[test]

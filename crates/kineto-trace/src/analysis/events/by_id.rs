@@ -2,25 +2,34 @@
 
 use super::event::Event;
 use super::{Events, TrackId};
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 
-/// The first event with each id, in each scope.
+/// The events with each id, in each scope.
 ///
 /// A process counts its ids by itself. A trace of one process has one scope. In a trace merged from several, process ids have
-/// prefixes, such as `[TP00] 1000`, and the tracks of one prefix are a scope. If processes of one scope share an id, the
-/// first event of each is kept.
+/// prefixes, such as `[TP00] 1000`, and the tracks of one prefix are a scope. An id may still repeat in a scope: in another
+/// process, or later in the same one. A call inside another of its id is not a repetition, such as the driver's inside the runtime's.
 #[derive(Clone, Debug)]
 pub(crate) struct EventsById {
-    /// By track: its scope.
-    scopes: Vec<u32>,
+    /// By track: its scope and its process.
+    tracks: Vec<(u32, u32)>,
     /// By scope.
     firsts: Vec<FirstById>,
-    /// By scope and id: the first events of further processes, in order.
-    others: HashMap<(u32, u64), Vec<u32>>,
+    /// By group and id, if the id repeats in its scope: the group's events, in order.
+    repeated: HashMap<(Group, u64), Vec<u32>>,
     /// The only scope with ids; `None` if there are several.
-    only_scope: Option<usize>,
-    /// By id, if there are several scopes: the events of all scopes.
+    only_scope: Option<u32>,
+    /// By id, if there are several scopes: the events of all scopes, in order.
     anywhere: HashMap<u64, Vec<u32>>,
+    /// Whether processes of one scope have an id in common.
+    are_ids_shared: bool,
+}
+
+/// The events of a scope or a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Group {
+    Scope(u32),
+    Process(u32),
 }
 
 /// The first event with each id.
@@ -40,86 +49,108 @@ const PLACES_MAX: u64 = 4;
 impl EventsById {
     /// Takes the events in order, each with its id.
     pub(crate) fn new<'e>(events: &'e Events, all: impl Iterator<Item = (u64, Event<'e>)>) -> EventsById {
-        let (scopes, count) = track_scopes(events);
+        let (tracks, count) = track_groups(events);
         let mut ids: Vec<Vec<(u64, u32)>> = vec![Vec::new(); count];
         for (id, event) in all {
-            let scope = scopes.get(event.track_index()).and_then(|scope| ids.get_mut(*scope as usize));
+            let scope = tracks.get(event.track_index()).and_then(|(scope, _)| ids.get_mut(*scope as usize));
             scope.into_iter().for_each(|ids| ids.push((id, u32::try_from(event.index()).unwrap_or(NONE))));
         }
-        let mut used = (0..count).filter(|scope| ids.get(*scope).is_some_and(|ids| !ids.is_empty()));
+        let mut used = (0..).zip(&ids).filter(|(_, ids)| !ids.is_empty()).map(|(scope, _)| scope);
         let only_scope = used.next().filter(|_| used.next().is_none());
         let firsts = ids.iter().map(|ids| FirstById::new(ids)).collect();
-        let others = HashMap::default();
-        let mut by_id = EventsById { scopes, firsts, others, only_scope, anywhere: HashMap::default() };
+        let (repeated, anywhere) = (HashMap::default(), HashMap::default());
+        let mut by_id = EventsById { tracks, firsts, repeated, only_scope, anywhere, are_ids_shared: false };
         for (scope, ids) in (0..).zip(&ids) {
-            by_id.add_other_processes(events, scope, ids);
+            by_id.add_scope(events, scope, ids);
         }
+        by_id.anywhere.values_mut().for_each(|found| found.sort_unstable());
         by_id
     }
 
-    /// Adds the first event of each further process that shares an id.
-    fn add_other_processes(&mut self, events: &Events, scope: u32, ids: &[(u64, u32)]) {
-        let Some(firsts) = self.firsts.get(scope as usize) else { return };
-        let process = |index: u32| events.get(index as usize).map(|event| &event.track().process);
-        for (id, event) in ids {
-            let is_first = firsts.get(*id) == Some(*event);
-            let mut is_kept = is_first;
-            if !is_first && firsts.get(*id).is_some_and(|first| process(first) != process(*event)) {
-                let others = self.others.entry((scope, *id)).or_default();
-                is_kept = others.iter().all(|other| process(*other) != process(*event));
-                others.extend(is_kept.then_some(*event));
+    /// Adds the events of a scope whose id repeats.
+    fn add_scope(&mut self, events: &Events, scope: u32, ids: &[(u64, u32)]) {
+        let EventsById { tracks, firsts, repeated, anywhere, .. } = self;
+        let Some(firsts) = firsts.get(scope as usize) else { return };
+        let get = |index: u32| events.get(index as usize);
+        let process = |event: Event<'_>| Group::Process(tracks.get(event.track_index()).map_or(0, |track| track.1));
+        for (id, index) in ids {
+            let Some((first, event)) = firsts.get(*id).and_then(get).zip(get(*index)) else { continue };
+            if first.index() != event.index() {
+                let (own, of_first) = (process(event), process(first));
+                let last = || repeated.get(&(own, *id)).and_then(|own| get(*own.last()?));
+                if is_inside(event, first) || last().is_some_and(|last| is_inside(event, last)) {
+                    continue;
+                }
+                self.are_ids_shared |= own != of_first;
+                let scope = Group::Scope(scope);
+                for group in [scope, of_first] {
+                    repeated.entry((group, *id)).or_insert_with(|| firsts.get(*id).into_iter().collect());
+                }
+                for group in [scope, own] {
+                    repeated.entry((group, *id)).or_default().push(*index);
+                }
             }
-            if is_kept && self.only_scope.is_none() {
-                self.anywhere.entry(*id).or_default().push(*event);
+            if self.only_scope.is_none() {
+                anywhere.entry(*id).or_default().push(*index);
             }
         }
     }
 
-    /// Returns how many events have an id that an event of another process has: those that their scopes tell apart, and the rest.
-    pub(crate) fn repeated(&self) -> (u64, u64) {
-        let more = |lists: &mut dyn Iterator<Item = usize>| lists.map(|count| count as u64).sum::<u64>();
-        let within = more(&mut self.others.values().map(Vec::len));
-        let all = more(&mut self.anywhere.values().map(|found| found.len() - 1));
-        (all.saturating_sub(within), within)
+    /// Returns how many events have an id of another scope, and how many repeat one of the ids that `used` returns in their scope.
+    pub(crate) fn count_repeated(&self, used: impl FnOnce() -> HashSet<u64>) -> (u64, u64) {
+        let of_scopes = || self.repeated.iter().filter(|((group, _), _)| matches!(group, Group::Scope(_)));
+        let within: u64 = of_scopes().map(|(_, found)| found.len() as u64 - 1).sum();
+        let all: u64 = self.anywhere.values().map(|found| found.len() as u64 - 1).sum();
+        let used = if within > 0 { used() } else { HashSet::default() };
+        let of_used = of_scopes().filter(|((_, id), _)| used.contains(id));
+        (all.saturating_sub(within), of_used.map(|(_, found)| found.len() as u64 - 1).sum())
     }
 
-    /// Returns the event with that id in the scope of `user`, or in any scope if that one has no ids. If several processes have
-    /// one, returns that of the user's process, else the last that begins before the user, else the first.
-    pub(crate) fn get<'e>(&self, user: Event<'e>, id: u64) -> Option<Event<'e>> {
-        let own = self.scopes.get(user.track_index()).map(|scope| *scope as usize);
-        let own = own.filter(|scope| self.firsts.get(*scope).is_some_and(|first| !first.is_empty()));
-        let others = match own.or(self.only_scope) {
+    /// Returns the event with that id in the scope of `user`, or in any scope if that one has no ids, and whether no other can be
+    /// meant. Of several, returns one of the user's process, if there is one: the last that begins before the user, else the first.
+    pub(crate) fn find<'e>(&self, user: Event<'e>, id: u64) -> Option<(Event<'e>, bool)> {
+        let (scope, process) = self.tracks.get(user.track_index()).copied()?;
+        let has_ids = |scope: &u32| self.firsts.get(*scope as usize).is_some_and(|first| !first.is_empty());
+        let several = |group| self.repeated.get(&(group, id)).map(Vec::as_slice);
+        let (first, several) = match Some(scope).filter(has_ids).or(self.only_scope) {
             Some(scope) => {
-                let first = user.events.get(self.firsts.get(scope)?.get(id)? as usize);
-                let others = u32::try_from(scope).ok().and_then(|scope| self.others.get(&(scope, id)));
-                match others {
-                    None => return first,
-                    Some(others) => first.into_iter().map(|first| first.index()).chain(indices(others)).collect(),
-                }
+                let first = self.firsts.get(scope as usize)?.get(id)?;
+                (first, several(Group::Process(process)).or_else(|| several(Group::Scope(scope))).unwrap_or_default())
             }
-            None => indices(self.anywhere.get(&id)?).collect::<Vec<_>>(),
+            None => self.anywhere.get(&id).and_then(|found| Some((*found.first()?, found.as_slice())))?,
         };
-        let found: Vec<Event<'e>> = others.into_iter().filter_map(|index| user.events.get(index)).collect();
-        let own = found.iter().find(|event| event.track().process == user.track().process);
-        let earlier = || found.iter().filter(|event| event.start() <= user.start()).max_by_key(|event| event.start());
-        own.or_else(earlier).or(found.first()).copied()
+        let is_before =
+            |index: &u32| user.events.get(*index as usize).is_some_and(|event| event.start() <= user.start());
+        let last = several.partition_point(is_before).saturating_sub(1);
+        let found = user.events.get(several.get(last).copied().unwrap_or(first) as usize)?;
+        // An event that begins later may be of another process, if its own one's is missing.
+        let is_own = found.track().process == user.track().process;
+        let is_sure = several.len() < 2 && (is_own || !self.are_ids_shared || found.start() <= user.start());
+        Some((found, is_sure))
+    }
+
+    /// Returns the event that [`find`](EventsById::find) finds.
+    pub(crate) fn get<'e>(&self, user: Event<'e>, id: u64) -> Option<Event<'e>> {
+        self.find(user, id).map(|(event, _)| event)
     }
 }
 
-fn indices(events: &[u32]) -> impl Iterator<Item = usize> {
-    events.iter().map(|index| *index as usize)
+/// Returns whether a later event begins within `outer`, on its thread.
+fn is_inside(event: Event<'_>, outer: Event<'_>) -> bool {
+    (event.start() < outer.end() || event.start() == outer.start()) && event.is_on_thread_of(&outer)
 }
 
-/// Returns the scope of each track, and the number of scopes.
-fn track_scopes(events: &Events) -> (Vec<u32>, usize) {
-    let mut numbers: HashMap<&str, u32> = HashMap::default();
-    numbers.insert("", 0);
-    let mut scope = |process| {
-        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-        *numbers.entry(id_prefix(process)).or_insert(next)
+/// Returns the scope and the process of each track, and the number of scopes.
+fn track_groups(events: &Events) -> (Vec<(u32, u32)>, usize) {
+    let (mut prefixes, mut processes) = (HashMap::<&str, u32>::default(), HashMap::<&TrackId, u32>::default());
+    prefixes.insert("", 0);
+    let mut groups = |process| {
+        let (next, number) = (prefixes.len(), processes.len());
+        let scope = *prefixes.entry(id_prefix(process)).or_insert(u32::try_from(next).unwrap_or(u32::MAX));
+        (scope, *processes.entry(process).or_insert(u32::try_from(number).unwrap_or(u32::MAX)))
     };
-    let scopes = events.tracks().iter().map(|track| scope(&track.process)).collect();
-    (scopes, numbers.len())
+    let tracks = events.tracks().iter().map(|track| groups(&track.process)).collect();
+    (tracks, prefixes.len())
 }
 
 /// Returns the prefix of a process id in a merged trace: the first word if it has a number, such as `[TP00]`, else all before the
@@ -187,7 +218,7 @@ mod tests {
             let found = |id| by_id.get(user, id).map(|event| event.index());
             assert_eq!((found(7), found(ids[1]), found(ids[3])), (Some(0), Some(1), Some(3)));
             assert_eq!((found(0), found(9), found(11)), (None, None, None));
-            assert_eq!(by_id.repeated(), (0, 0));
+            assert_eq!(by_id.count_repeated(|| HashSet::from_iter([7])), (0, 1));
         }
         let none = EventsById::new(&events, std::iter::empty());
         assert!(none.get(user, 0).is_none());
@@ -203,14 +234,15 @@ mod tests {
             let events = Events::from_reader(format!("[{}]", rows.join(",")).as_bytes()).unwrap();
             let by_id = EventsById::new(&events, events.iter().take(calls.len()).map(|event| (5, event)));
             let found = by_id.get(events.iter().last().unwrap(), 5).map(|event| event.index());
-            (found, by_id.repeated())
+            (found, by_id.count_repeated(|| HashSet::from_iter([5])))
         };
         let ranks = ["\"[TP00] 1000\"", "\"[TP01] 1001\"", "\"[TP00] 1000\""];
-        assert_eq!(find(&ranks, "\"[TP00] 0\""), (Some(0), (1, 0)));
-        assert_eq!(find(&ranks, "\"[TP01] GPU 1\""), (Some(1), (1, 0)));
+        assert_eq!(find(&ranks[..2], "\"[TP00] 0\""), (Some(0), (1, 0)));
+        assert_eq!(find(&ranks, "\"[TP00] 0\""), (Some(2), (1, 1)), "the last before the work");
+        assert_eq!(find(&ranks, "\"[TP01] GPU 1\""), (Some(1), (1, 1)));
         assert_eq!(find(&ranks[..1], "\"[TP01] 1\""), (Some(0), (0, 0)), "only one prefix has calls");
-        assert_eq!(find(&ranks, "\"GPU 0\""), (Some(1), (1, 0)), "the last before the work");
-        assert_eq!(find(&["1000", "1001", "1001"], "0"), (Some(1), (0, 1)));
+        assert_eq!(find(&ranks, "\"GPU 0\""), (Some(2), (1, 1)), "the last before the work");
+        assert_eq!(find(&["1000", "1001", "1001"], "0"), (Some(2), (0, 2)));
         assert_eq!(find(&["1000", "1001"], "1000"), (Some(0), (0, 1)));
         assert_eq!(find(&["\"rank0 1\"", "\"rank0 2\"", "\"rank1 1\""], "\"rank0 0\""), (Some(1), (1, 1)));
     }

@@ -53,8 +53,9 @@ pub enum Note {
     /// A launch's number occurs in several processes, as in a trace merged from several ranks. Work is joined with the launches of
     /// its prefix of process ids. Only in [`Summary::notes`](crate::analysis::Summary::notes).
     RepeatedId,
-    /// A launch's number occurs in several processes without different prefixes. Work counts for the launch of its own process, else
-    /// for the last one before it. Only in [`Summary::notes`](crate::analysis::Summary::notes).
+    /// The number of a launch of work repeats in its process, or in another one without a different prefix. Work counts for the last
+    /// of them before it, one of its own process if there is any, and has no launch delay. Only in
+    /// [`Summary::notes`](crate::analysis::Summary::notes).
     AmbiguousId,
     /// Device work outlasts the recording, or most of the other work of its stream, so its recorded end is wrong. Only in
     /// [`Summary::notes`](crate::analysis::Summary::notes).
@@ -141,7 +142,7 @@ impl Note {
             Note::DuplicateArgument => "the last value counts",
             Note::RepeatedId => "launches are joined within each prefix of process ids",
             Note::OverlongWork => "device work outlasts its stream; counted as recorded",
-            Note::AmbiguousId => "work counts for the last launch of its number",
+            Note::AmbiguousId => "work counts for the last launch of its number; its delay is unknown",
             Note::OtherPhase | Note::AsyncTrack | Note::LooseArrow => return None,
             Note::CutOff | Note::TimeLimit | Note::LostState | Note::Incomplete => return None,
         })

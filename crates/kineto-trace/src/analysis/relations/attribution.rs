@@ -3,6 +3,7 @@
 use super::nesting::Nesting;
 use crate::analysis::averages::is_timed;
 use crate::analysis::events::{Event, Events, EventsById};
+use crate::hash::HashSet;
 use std::fmt;
 
 /// Maps device work to the call that launched it and to the operation that it is attributed to.
@@ -18,6 +19,8 @@ pub struct Attribution<'e> {
     events: &'e Events,
     /// By event: indices of its launch and its operation.
     links: Vec<(Option<u32>, Option<u32>)>,
+    /// The events whose launch may be another one.
+    unsure: HashSet<usize>,
     calls: EventsById,
     counts: AttributionCounts,
 }
@@ -47,8 +50,9 @@ pub struct AttributionCounts {
     /// Calls with a correlation id that a call of another process has too; the prefixes of their process ids tell them apart, as in
     /// traces merged from several ranks.
     pub repeated_ids: u64,
-    /// Calls with a correlation id that a call of another process has too, and nothing tells them apart. Work counts for the call of
-    /// its own process, else for the last one that began before it.
+    /// Calls with a correlation id of device work that an earlier call has too, in the same process or in another one without a
+    /// different prefix. The work counts for the last of them that began before it, one of its own process if there is any. It has no
+    /// launch delay.
     pub ambiguous_ids: u64,
 }
 
@@ -65,26 +69,36 @@ impl<'e> Attribution<'e> {
         let ops = EventsById::new(events, ops.filter_map(|op| Some((op.id()?.0, op))));
         let calls = events.iter().filter(|event| event.is_slice() && event.is_call());
         let calls = EventsById::new(events, calls.filter_map(|call| Some((call.correlation()?, call))));
-        let mut links = vec![(None, None); events.len()];
-        let (repeated_ids, ambiguous_ids) = calls.repeated();
+        let (mut links, mut unsure) = (vec![(None, None); events.len()], HashSet::default());
+        let (repeated_ids, ambiguous_ids) = calls.count_repeated(|| {
+            let work = events.iter().filter(|event| event.is_slice() && event.is_device_work());
+            work.filter_map(|work| work.correlation()).collect()
+        });
         let mut counts = AttributionCounts { repeated_ids, ambiguous_ids, ..AttributionCounts::default() };
         let number = |event: Option<Event<'_>>| event.and_then(|event| u32::try_from(event.index()).ok());
         for event in events.iter().filter(|event| event.is_slice() && !event.is_call()) {
-            let launch = event.correlation().and_then(|id| calls.get(event, id));
+            let found = event.correlation().and_then(|id| calls.find(event, id));
+            unsure.extend(found.filter(|(_, is_sure)| !is_sure).map(|_| event.index()));
+            let launch = found.map(|(launch, _)| launch);
             if let Some(link) = links.get_mut(event.index()) {
                 link.0 = number(launch);
                 if event.is_device_work() || is_timed(&event) {
-                    let named = event.external_id().and_then(|id| ops.get(event, id.0));
+                    let named = event.external_id().and_then(|id| ops.get(launch.unwrap_or(event), id.0));
                     link.1 = number(counts.choose_op(launch, named, nesting));
                 }
             }
         }
-        Attribution { events, links, calls, counts }
+        Attribution { events, links, unsure, calls, counts }
     }
 
     /// Returns the call that launched device work or made a wait; `None` if the trace lacks it.
     pub fn launch(&self, event: Event<'_>) -> Option<Event<'e>> {
         self.events.get(self.links_of(event)?.0? as usize)
+    }
+
+    /// Returns whether no other call of its launch's number may be the launch.
+    pub(crate) fn is_launch_sure(&self, event: Event<'_>) -> bool {
+        !self.unsure.contains(&event.index())
     }
 
     /// Returns the operation or annotation that device work is attributed to; `None` if none is known.

@@ -52,14 +52,14 @@ impl IdleTime {
         let mut idle = IdleTime::default();
         for (before, next) in find_gaps(work, |work| work.interval()) {
             let (end, gap) = (before.end(), next.start().since(before.end()));
-            let (ns, number) = match next.launch {
+            let (ns, number) = match next.sure_launch() {
                 Some(launch) if launch.start() > end => (&mut idle.host_wait_ns, 0),
                 _ if gap < KERNEL_WAIT_NS => (&mut idle.kernel_wait_ns, 1),
                 _ => (&mut idle.other_ns, 2),
             };
             *ns += gap;
             idle.gaps.iter_mut().skip(number).take(1).for_each(|count| *count += 1);
-            match next.launch {
+            match next.sure_launch() {
                 Some(launch) => {
                     let before = launch.start().min(next.start()).max(end).since(end);
                     idle.before_launch_ns += before;
@@ -139,8 +139,8 @@ pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Fore
         ns: after.start().since(before.end()),
         before: before.event.name().to_owned(),
         after: after.event.name().to_owned(),
-        launch: after.launch.map(|launch| launch.start()),
-        host: after.launch.and_then(|launch| hosts.longest_op(launch, before.end(), after.start())),
+        launch: after.sure_launch().map(|launch| launch.start()),
+        host: after.sure_launch().and_then(|launch| hosts.longest_op(launch, before.end(), after.start())),
     };
     found.iter().map(gap).collect()
 }
@@ -156,7 +156,7 @@ impl<'e> HostTime<'e> {
     /// Collects the operations during these gaps on the threads that ended them.
     fn new(events: &'e Events, forest: &Forest, gaps: &[(&Work<'e>, &Work<'e>)]) -> HostTime<'e> {
         let threads = Threads::new(events);
-        let launches = gaps.iter().filter_map(|(_, after)| after.launch);
+        let launches = gaps.iter().filter_map(|(_, after)| after.sure_launch());
         let mut ops: HashMap<usize, Vec<_>> =
             launches.map(|launch| (threads.thread_track(&launch), Vec::new())).collect();
         let overlaps_gap = |event: &Event<'_>| {

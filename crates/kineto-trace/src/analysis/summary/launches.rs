@@ -7,9 +7,9 @@ use crate::analysis::percentile::percentile;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LaunchFigures {
-    /// Pieces of work with a known launch.
+    /// Pieces of work with a known launch, whose number does not repeat.
     pub count: u64,
-    /// Pieces of work without a known launch.
+    /// Pieces of work without one.
     pub unlinked: u64,
     /// Mean time from the end of the call to the start of the work; 0 for work that starts before.
     pub mean_delay_ns: f64,
@@ -45,7 +45,7 @@ impl LaunchFigures {
 
         let mut figures = LaunchFigures::default();
         let (mut delays, mut latency_sum, mut call_sum) = (Vec::new(), 0i128, 0u128);
-        for (work, launch) in work.iter().filter_map(|work| Some((work, work.launch?))) {
+        for (work, launch) in work.iter().filter_map(|work| Some((work, work.sure_launch()?))) {
             let (start, call_ns) = (work.start(), launch.duration_ns());
             let delay = start.max(launch.end()).since(launch.end());
             let latency = i128::from(start.as_nanos()) - i128::from(launch.start().as_nanos());
@@ -97,7 +97,7 @@ impl QueueFigures {
     /// Returns `None` for a stream without a known launch.
     #[expect(clippy::cast_precision_loss, reason = "means of lengths")]
     pub(super) fn new(stream: &StreamId, work: &[Work<'_>]) -> Option<QueueFigures> {
-        let launched = || work.iter().filter_map(|work| Some((work.launch?.start(), work.start())));
+        let launched = || work.iter().filter_map(|work| Some((work.sure_launch()?.start(), work.start())));
         // At equal times, launches come first.
         let mut points: Vec<_> = launched().map(|(call, _)| (call, false)).collect();
         points.extend(launched().map(|(_, start)| (start, true)));

@@ -84,11 +84,17 @@ pub(in crate::analysis) struct Work<'e> {
     pub(in crate::analysis) event: Event<'e>,
     pub(in crate::analysis) class: WorkClass,
     pub(in crate::analysis) launch: Option<Event<'e>>,
+    is_launch_sure: bool,
     /// An index into [`Devices::streams`].
     pub(in crate::analysis) stream: usize,
 }
 
-impl Work<'_> {
+impl<'e> Work<'e> {
+    /// Returns the launch to measure delays from; `None` if it is unknown, or if its number repeats.
+    pub(in crate::analysis) fn sure_launch(&self) -> Option<Event<'e>> {
+        self.launch.filter(|_| self.is_launch_sure)
+    }
+
     pub(in crate::analysis) fn start(&self) -> Timestamp {
         self.event.start()
     }
@@ -139,15 +145,15 @@ pub(in crate::analysis) struct Devices<'e> {
 
 impl<'e> Devices<'e> {
     pub(in crate::analysis) fn new(events: &'e Events, attribution: &Attribution<'e>) -> Devices<'e> {
-        Devices::with_launches(events, |work| attribution.launch(work))
+        Devices::with_launches(events, |work| (attribution.launch(work), attribution.is_launch_sure(work)))
     }
 
     /// Returns all work without its launches.
     pub(super) fn without_launches(events: &'e Events) -> Devices<'e> {
-        Devices::with_launches(events, |_| None)
+        Devices::with_launches(events, |_| (None, false))
     }
 
-    fn with_launches(events: &'e Events, launch: impl Fn(Event<'e>) -> Option<Event<'e>>) -> Devices<'e> {
+    fn with_launches(events: &'e Events, launch: impl Fn(Event<'e>) -> (Option<Event<'e>>, bool)) -> Devices<'e> {
         let mut numbers: HashMap<StreamId, usize> = HashMap::default();
         let (mut work, mut streams) = (Vec::new(), Vec::new());
         for event in events.iter().filter(|event| event.is_slice() && event.is_device_work()) {
@@ -156,7 +162,8 @@ impl<'e> Devices<'e> {
                 streams.push(stream.clone());
                 streams.len() - 1
             });
-            work.push(Work { event, class: WorkClass::from_work(&event), launch: launch(event), stream });
+            let (launch, is_launch_sure) = launch(event);
+            work.push(Work { event, class: WorkClass::from_work(&event), launch, is_launch_sure, stream });
         }
         Devices { work, streams }
     }

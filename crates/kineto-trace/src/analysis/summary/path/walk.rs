@@ -160,14 +160,14 @@ impl<'w, 'e> PathWalk<'w, 'e> {
     /// Goes back from the start of work to the last of its launch, the work before it, and the work that it waited for.
     fn edge_before_work(&mut self, number: usize, work: &'w Work<'e>) -> PathEdge<'e> {
         let context = self.context;
-        let launch = work.launch.map(|launch| {
+        let launch = work.sure_launch().map(|launch| {
             (launch.end().min(self.at), PathKind::LaunchDelay, PathNode::Thread(context.host.thread_of(&launch)))
         });
         let after = |found: Option<usize>, kind| {
             let number = found.filter(|found| *found < self.visited)?;
             Some((self.work(number)?.end().min(self.at), kind, PathNode::Work(number)))
         };
-        let gap_kind = if work.launch.is_some() { PathKind::KernelGap } else { PathKind::UnknownLaunch };
+        let gap_kind = if work.sure_launch().is_some() { PathKind::KernelGap } else { PathKind::UnknownLaunch };
         let source = after(context.order.event_source(context.devices, number), PathKind::StreamWait);
         // At equal times the first counts.
         let before = [launch, source, after(context.order.previous(number), gap_kind)];
