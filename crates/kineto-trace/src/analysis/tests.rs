@@ -180,6 +180,51 @@ fn json_that_other_readers_accept_is_read_with_a_note() {
 }
 
 #[test]
+fn backslash_before_the_end_of_a_text_is_a_letter() {
+    let event = |args: &str| format!(r#"{{"ph":"X","name":"a","ts":1,"dur":2,"args":{{{args}}}}}"#);
+    let folder = tempfile::tempdir().unwrap();
+    let [input, output] = ["in.json", "out.json"].map(|name| folder.path().join(name));
+    for (args, expected, repairs) in [
+        (r#""cwd":"D:\""#, r#"{"cwd":"D:\\"}"#, 1),
+        (r#""cwd":"D:\","n":1"#, r#"{"cwd":"D:\\","n":1}"#, 1),
+        (r#""n":["E:\","F:\"]"#, r#"{"n":["E:\\","F:\\"]}"#, 2),
+        (r#""n":["E:\", 5, null]"#, r#"{"n":["E:\\", 5, null]}"#, 1),
+        (r#""n":"say \"a\", C:\core""#, r#"{"n":"say \"a\", C:\\core"}"#, 1),
+        (r#""n":["say \"a\", C:\core", "\"b\"}"]"#, r#"{"n":["say \"a\", C:\\core", "\"b\"}"]}"#, 1),
+    ] {
+        let (own, other) = (event(args), event(""));
+        for (text, count) in [
+            (format!("{{\"traceEvents\": [{own}, {other}]}}"), 2),
+            (format!("{{\"traceEvents\": [{other},\n{own}\n]\n}}\n"), 2),
+            (format!("[{own}]"), 1),
+        ] {
+            std::fs::write(&input, &text).unwrap();
+            let repair = super::repair(&input, &output).unwrap().unwrap();
+            assert_eq!((repair.dropped_bytes, repair.rewritten), (0, repairs), "{text}");
+            let value: serde_json::Value = serde_json::from_slice(&std::fs::read(&output).unwrap()).unwrap();
+            assert_eq!(value.get("tracing_kineto_incomplete"), None);
+            for (path, notes) in [(&input, &[(Note::InvalidJson, repairs)][..]), (&output, &[])] {
+                let events = Events::read(path).unwrap();
+                assert_eq!((events.len(), events.notes().collect::<Vec<_>>().as_slice()), (count, notes), "{text}");
+                let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+                let found = events.iter().map(|event| json(&event.metadata_json()));
+                assert_eq!(found.filter(|found| *found == json(expected)).count(), 1, "{text}");
+            }
+        }
+    }
+    for header in [r#"{"cwd": "D:\", "traceEvents": [EVENT]}"#, r#"{"traceEvents": [EVENT], "cwd": "D:\"}"#] {
+        std::fs::write(&input, header.replace("EVENT", &event(""))).unwrap();
+        let repair = super::repair(&input, &output).unwrap().unwrap();
+        assert_eq!((repair.dropped_bytes, repair.rewritten), (0, 1), "{header}");
+        for path in [&input, &output] {
+            let events = Events::read(path).unwrap();
+            let found: Vec<_> = events.metadata().collect();
+            assert_eq!((found, events.len()), (vec![("cwd", r#""D:\\""#)], 1), "{header}");
+        }
+    }
+}
+
+#[test]
 fn device_rows_of_xla_are_work_once() {
     let events = read("jax_like");
     let summary = events.summary();

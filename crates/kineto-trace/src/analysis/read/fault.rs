@@ -24,6 +24,8 @@ pub(crate) enum Cause {
     OtherFormat,
     /// Ends too early.
     Truncated,
+    /// Ends too early, with no event before.
+    WithoutEvents,
     /// JSON, but not a trace; contains why.
     NotATrace(&'static str),
     /// Exceeds a fixed limit; contains which.
@@ -43,9 +45,9 @@ impl Fault {
         Box::new(Fault { cause, at })
     }
 
-    /// Returns whether the text is not JSON.
-    pub(super) fn is_not_json(&self) -> bool {
-        matches!(self.cause, Cause::NotJson(_) | Cause::NotJsonAfterText(_))
+    /// Returns whether the value may be readable as other JSON. A text may seem to have no end, since a backslash precedes it.
+    pub(super) fn may_be_rewritten(&self) -> bool {
+        matches!(self.cause, Cause::NotJson(_) | Cause::NotJsonAfterText(_) | Cause::Truncated)
     }
 
     /// Converts it to an error for the caller. `place` is where it is in a file of JSON.
@@ -83,6 +85,10 @@ impl Fault {
                     format!("cut off at {at}, as if its writer was killed; read what is there with --partial{repair}"),
                 )
             }
+            Cause::WithoutEvents => Error::new(
+                ErrorKind::Truncated,
+                format!("cut off at {at}, before its first whole event; record it again"),
+            ),
             Cause::NotATrace(why) => Error::new(
                 ErrorKind::NotATrace,
                 format!("not a trace: {why} (at {at}); give a file of Kineto, PyTorch, Perfetto or chrome://tracing"),

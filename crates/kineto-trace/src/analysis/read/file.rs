@@ -106,7 +106,7 @@ impl FileReader {
     /// Reads a member of the top level; returns whether it was the list of events.
     fn read_member(&mut self, source: &mut ValueReader<impl Read>) -> Result<bool> {
         let at = source.position();
-        let (key, repairs) = source.next_json()?;
+        let (key, repairs) = source.next_json(b"}")?;
         self.list.add_notes(Note::InvalidJson, repairs);
         let JsonValue::Text(key) = Json::new(&key, at).read_value()? else {
             return Err(Fault::new(Cause::NotJson("a text"), at));
@@ -120,7 +120,7 @@ impl FileReader {
             self.read_events(source, false)?;
             return Ok(true);
         }
-        let (json, repairs) = source.next_json()?;
+        let (json, repairs) = source.next_json(b"}")?;
         self.list.add_notes(Note::InvalidJson, repairs);
         let text = String::from_utf8_lossy(&json).into_owned();
         let value = Json::new(&json, at).read_value()?;
@@ -162,6 +162,7 @@ impl FileReader {
 
     /// Reads elements one after another, and the list's end.
     fn read_elements(&mut self, source: &mut ValueReader<impl Read>, is_file: bool) -> Result<()> {
+        let closers: &[u8] = if is_file { b"]" } else { b"]}" };
         loop {
             let is_object = source.skip_space_and_peek()? == Some(b'{');
             if !self.is_over_time_limit && self.list.builder.deadline.is_over() {
@@ -173,7 +174,7 @@ impl FileReader {
                 }
             }
             if is_object && !self.is_over_time_limit {
-                let ((), repairs) = source.read_with(|json| self.list.read_element(json))?;
+                let ((), repairs) = source.read_with(closers, |json| self.list.read_element(json))?;
                 self.list.add_notes(Note::InvalidJson, repairs);
             } else {
                 let mut json = source.next_value()?;

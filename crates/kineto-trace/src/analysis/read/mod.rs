@@ -175,7 +175,8 @@ impl ReadOptions {
     fn is_cut_off(&self, read: Result<(), Box<Fault>>, has_events: bool) -> Result<bool, Fault> {
         match read.map_err(|fault| *fault) {
             Ok(()) | Err(Fault { cause: Cause::TimeLimit, .. }) => Ok(false),
-            Err(Fault { cause: Cause::Truncated, .. }) if self.partial && has_events => Ok(true),
+            Err(Fault { cause: Cause::Truncated, at }) if !has_events => Err(Fault { cause: Cause::WithoutEvents, at }),
+            Err(Fault { cause: Cause::Truncated, .. }) if self.partial => Ok(true),
             Err(fault) => Err(fault),
         }
     }
@@ -334,7 +335,12 @@ mod tests {
         std::fs::write(&path, "[").unwrap();
         let cut = Events::read(&path).unwrap_err();
         assert_eq!((cut.kind(), cut.path()), (ErrorKind::Truncated, Some(path.as_path())));
-        assert!(cut.to_string().contains("a trace.json: cut off at line 1, column 2 (byte 1)"), "{cut}");
+        assert!(
+            cut.to_string().ends_with(
+                "a trace.json: cut off at line 1, column 2 (byte 1), before its first whole event; record it again"
+            ),
+            "{cut}"
+        );
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl<R: Read> Copier<'_, R> {
             None => return Err(Fault::new(Cause::NotATrace("it is empty"), 0)),
             Some(_) => return Err(Fault::new(Cause::OtherFormat, self.source.position())),
         };
-        let read = if is_object { self.copy_object() } else { self.copy_list() };
+        let read = if is_object { self.copy_object() } else { self.copy_list(b"]") };
         match read {
             Ok(()) => self.copied.is_closed = true,
             Err(fault) if matches!(fault.cause, Cause::Truncated) => {}
@@ -130,18 +130,18 @@ impl<R: Read> Copier<'_, R> {
                 self.copied.rewritten += u64::from(!separator.is_empty());
                 break;
             }
-            let (key, rewritten) = self.source.next_json()?;
+            let (key, rewritten) = self.source.next_json(b"}")?;
             self.source.take_one_of(b":", "a colon")?;
             let is_list = self.source.skip_space_and_peek()? == Some(b'[');
             if is_list {
                 self.write(&[separator, &key, b": "].concat())?;
-                let read = self.copy_list();
+                let read = self.copy_list(b"]}");
                 if read.is_err() {
                     self.write(b"\n]")?;
                 }
                 read?;
             } else {
-                let (value, more) = self.source.next_json()?;
+                let (value, more) = self.source.next_json(b"}")?;
                 self.write(&[separator, &key, b": "].concat())?;
                 self.write_value(&value)?;
                 self.copied.rewritten += more;
@@ -156,8 +156,8 @@ impl<R: Read> Copier<'_, R> {
         self.write(b"}")
     }
 
-    /// Copies a list up to its end, or all its whole elements.
-    fn copy_list(&mut self) -> ReadResult<()> {
+    /// Copies a list up to its end, or all its whole elements. `closers` are the brackets that close it and what is around it.
+    fn copy_list(&mut self, closers: &'static [u8]) -> ReadResult<()> {
         self.source.skip_byte();
         self.write(b"[")?;
         let mut separator: &[u8] = b"\n";
@@ -168,7 +168,7 @@ impl<R: Read> Copier<'_, R> {
             }
             let is_object = self.source.skip_space_and_peek()? == Some(b'{');
             let (element, rewritten) =
-                if is_object { self.source.read_with(copy_value)? } else { self.source.next_json()? };
+                if is_object { self.source.read_with(closers, copy_value)? } else { self.source.next_json(closers)? };
             self.write(separator)?;
             self.write_value(&element)?;
             self.keep(rewritten);

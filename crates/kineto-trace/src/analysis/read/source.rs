@@ -4,7 +4,7 @@ use super::Progress;
 use super::fault::{Cause, Fault};
 use super::input::{Input, Place};
 use super::json::{Json, Result, plain_prefix_len};
-use super::tolerant::rewrite_value;
+use super::tolerant::{TextEnd, rewrite_value};
 use crate::Error;
 use std::io::Read;
 
@@ -143,8 +143,13 @@ impl<R: Read> ValueReader<R> {
     }
 
     /// Consumes the bytes that `read` parses. If the buffer ends within the value, reads more bytes and calls `read` again. If the
-    /// value is not JSON, `read` parses it [rewritten](super::tolerant). Also returns how often it was repaired.
-    pub(super) fn read_with<T>(&mut self, mut read: impl FnMut(&mut Json<'_>) -> Result<T>) -> Result<(T, u64)> {
+    /// value is not JSON, `read` parses it [rewritten](super::tolerant). Also returns how often it was repaired. `closers` are the
+    /// brackets that close what is around the value.
+    pub(super) fn read_with<T>(
+        &mut self,
+        closers: &'static [u8],
+        mut read: impl FnMut(&mut Json<'_>) -> Result<T>,
+    ) -> Result<(T, u64)> {
         loop {
             let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
             let mut json = Json::new(rest, self.position());
@@ -154,7 +159,7 @@ impl<R: Read> ValueReader<R> {
                     return Ok((result, 0));
                 }
                 Err(fault) if matches!(fault.cause, Cause::Truncated) && self.double_rest()? => {}
-                Err(fault) if fault.is_not_json() => return self.read_rewritten(fault, read),
+                Err(fault) if fault.may_be_rewritten() => return self.read_rewritten(fault, closers, read),
                 Err(fault) => return Err(fault),
             }
         }
@@ -164,13 +169,17 @@ impl<R: Read> ValueReader<R> {
     fn read_rewritten<T>(
         &mut self,
         fault: Box<Fault>,
+        closers: &'static [u8],
         mut read: impl FnMut(&mut Json<'_>) -> Result<T>,
     ) -> Result<(T, u64)> {
+        let mut end = TextEnd::Unread;
         let rewritten = loop {
-            match rewrite_value(self.buffer.get(self.start..self.end).unwrap_or_default()) {
+            match rewrite_value(self.buffer.get(self.start..self.end).unwrap_or_default(), end) {
                 Some(rewritten) => break rewritten,
                 None if self.double_rest().unwrap_or(false) => {}
-                None => return Err(fault),
+                None if end != TextEnd::Unread => return Err(fault),
+                None if self.is_cut() => end = TextEnd::Cut,
+                None => end = TextEnd::Closers(closers),
             }
         };
         let result = read(&mut Json::new(&rewritten.json, self.position())).map_err(|_| fault)?;
@@ -190,13 +199,17 @@ impl<R: Read> ValueReader<R> {
         Ok(self.end - self.start > before)
     }
 
-    /// Takes a whole value as valid JSON; also returns how often it was repaired.
-    pub(super) fn next_json(&mut self) -> Result<(Vec<u8>, u64)> {
+    /// Takes a whole value as valid JSON; also returns how often it was repaired. `closers` are the brackets that close what is around
+    /// the value.
+    pub(super) fn next_json(&mut self, closers: &'static [u8]) -> Result<(Vec<u8>, u64)> {
         let whole = |json: &mut Json<'_>| -> Result<Vec<u8>> {
             json.skip_value()?;
             json.expect_end()?;
             Ok(json.whole_text().to_vec())
         };
+        if self.skip_space_and_peek()? == Some(b'"') {
+            return self.next_text(closers);
+        }
         let fault = match self.next_value() {
             Ok(mut json) => match whole(&mut json) {
                 Ok(text) => return Ok((text, 0)),
@@ -210,7 +223,27 @@ impl<R: Read> ValueReader<R> {
             },
             Err(fault) => fault,
         };
-        if fault.is_not_json() { self.read_rewritten(fault, whole) } else { Err(fault) }
+        if fault.may_be_rewritten() { self.read_rewritten(fault, closers, whole) } else { Err(fault) }
+    }
+
+    /// Takes a text as valid JSON, up to a quote that ends it according to what follows.
+    fn next_text(&mut self, closers: &'static [u8]) -> Result<(Vec<u8>, u64)> {
+        let mut is_first_attempt = true;
+        self.read_with(closers, |json| {
+            let is_first = std::mem::take(&mut is_first_attempt);
+            let start = json.position();
+            json.skip_value()?;
+            let text = json.whole_text().get(start..json.position()).unwrap_or_default().to_vec();
+            let mut behind = json.clone();
+            behind.is_at_end();
+            let next = behind.whole_text().get(behind.position());
+            // At first, more bytes may follow. At last, this is the end of the file, or of the rewritten text.
+            let can_follow = match next {
+                None => !is_first,
+                Some(next) => b",:}]".contains(next),
+            };
+            if can_follow { Ok(text) } else { behind.expected_error("a comma, a colon or a closing bracket") }
+        })
     }
 
     /// Takes a whole value. Only quotes and brackets are matched, so it may still be invalid JSON.
@@ -365,14 +398,14 @@ mod tests {
     fn long_value_from_a_slow_reader_is_read_a_few_times() {
         let text = format!("{{\"a\": \"{}\"}} ,", "b".repeat(100_000));
         let (mut source, mut attempts) = (ValueReader::new(SlowReader(text.as_bytes()), u64::MAX, None), 0);
-        let read = source.read_with(|json| {
+        let read = source.read_with(b"", |json| {
             attempts += 1;
             json.skip_value()
         });
         assert!(read.is_ok() && attempts < 20, "{attempts}");
         assert_eq!(source.position(), text.len() as u64 - 2);
         let mut cut = ValueReader::new(SlowReader(&text.as_bytes()[..50_000]), u64::MAX, None);
-        let fault = cut.read_with(|json| json.skip_value()).unwrap_err();
+        let fault = cut.read_with(b"", |json| json.skip_value()).unwrap_err();
         assert!(matches!(fault.cause, Cause::Truncated) && fault.at == 50_000, "{fault:?}");
     }
 
