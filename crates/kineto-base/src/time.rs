@@ -7,6 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Ticks(pub u64);
 
+/// The longest time that a trace can hold, in nanoseconds: 2^43 microseconds, or 101 days. Viewers represent times as doubles of
+/// microseconds, which cannot hold the nanoseconds of longer ones.
+pub const EXACT_NS: u64 = 1000 << 43;
+
 /// A point in time, in nanoseconds since the Unix epoch.
 ///
 /// All times after recording have this unit, as in libkineto, whose activities have `int64` nanoseconds of

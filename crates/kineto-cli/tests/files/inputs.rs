@@ -21,7 +21,7 @@ struct Input {
 }
 
 const OVERLONG: &str =
-    "every viewer shows a device that is busy meanwhile: device work outlasts the recording, or most of";
+    "every viewer shows work that did not run meanwhile: slices outlast the recording, or device work most of";
 const INVALID: &str = "TensorBoard and HTA reject the file: texts, words or commas of the file are not JSON (1)";
 const INVALID_NOTE: &str = "note: invalid_json (1); other readers read it too; `kineto repair` fixes it";
 
@@ -51,7 +51,7 @@ const INPUTS: [Input; 12] = [
         name: "kernel_236_years",
         figures: (7_447_680_000_000_061.0, 6, Some(7_447_680_000_000_030.0)),
         summary: &[
-            "note: overlong_work (1); device work outlasts its stream",
+            "note: overlong_work (1); outlasts its stream or recording; counted as recorded",
             "1 `corrupt` is recorded to last 7447680000.000s",
         ],
         problems: &[OVERLONG],
@@ -62,7 +62,7 @@ const INPUTS: [Input; 12] = [
         name: "kernel_overruns_its_stream",
         figures: (1_602_010.0, 20, Some(1_601_800.0)),
         summary: &[
-            "note: overlong_work (1); device work outlasts its stream",
+            "note: overlong_work (1); outlasts its stream or recording; counted as recorded",
             "1 `attention` is recorded to last 1.600s",
         ],
         problems: &[OVERLONG],

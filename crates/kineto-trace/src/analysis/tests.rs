@@ -109,6 +109,28 @@ fn device_work_without_times_is_left_out() {
     assert_eq!((summary.launches.count, summary.launches.mean_delay_ns), (1, 4_000.0));
     assert_eq!((summary.notes.as_slice(), summary.findings()), (&[(Note::WithoutTime, 1)][..], Vec::new()));
     assert!(summary.screen().to_string().contains("note: without_time (1); left out"));
+    // Rows of other kinds without a time bring no years back.
+    let text = include_str!("../../tests/data/inputs/kernel_ts_zero.json");
+    for row in [
+        r#"{"ph":"X","cat":"cpu_op","name":"op","pid":100,"tid":100,"ts":0,"dur":0}"#,
+        r#"{"ph":"X","cat":"user_annotation","name":"a","pid":100,"tid":100,"ts":0,"dur":5}"#,
+        r#"{"ph":"C","name":"c","pid":100,"tid":100,"ts":0,"args":{"v":1}}"#,
+        r#"{"ph":"i","name":"i","pid":100,"tid":100,"ts":0}"#,
+    ] {
+        let more = format!("\"traceEvents\":[{row},");
+        for text in [
+            text.replace("\"traceEvents\":[", &more),
+            text.replace("\"traceEvents\":[", &more).replace("\"ts\": 0,", "\"ts\": 1615207264505030,"),
+        ] {
+            let summary = Events::from_reader(text.as_bytes()).unwrap().summary();
+            let untimed = text.matches("\"ts\": 0,").count() + 1;
+            assert_eq!(
+                (summary.span_ns, summary.notes.as_slice()),
+                (100_000, &[(Note::WithoutTime, untimed as u64)][..]),
+                "{row}"
+            );
+        }
+    }
     // If other events begin at 0, so may work.
     let text = r#"[{"ph":"X","cat":"cpu_op","name":"op","ts":0,"dur":0},{"ph":"X","cat":"kernel","name":"k","ts":0,"dur":0},
         {"ph":"X","cat":"kernel","name":"k","ts":1,"dur":0}]"#;
@@ -136,8 +158,49 @@ fn overlong_work_is_a_note_a_finding_and_a_broken_rule() {
         let rules: Vec<_> =
             events.broken_rules().into_iter().map(|rule| (rule.problem, rule.count, rule.first)).collect();
         let index = events.iter().position(|event| event.name() == first);
-        let problem = "device work outlasts the recording, or most of the other work of its stream";
+        let problem = "slices outlast the recording, or device work most of the other work of its stream";
         assert_eq!(rules, [(problem, 1, index)], "{name}");
+    }
+}
+
+#[test]
+fn end_long_after_the_last_start_is_overlong() {
+    let row = |category: &str, thread: u32, ts: u64, us: u64| {
+        format!(
+            r#"{{"ph":"X","cat":"{category}","name":"{category} {us}","pid":{thread},"tid":{thread},"ts":{ts},"dur":{us}}}"#
+        )
+    };
+    let overlong = |rows: &[String]| {
+        let text = format!("[{}]", rows.join(","));
+        let events = Events::from_reader(text.as_bytes()).unwrap();
+        let summary = events.summary();
+        let found = summary.overlong.as_ref().map_or((0, ""), |found| (found.count, found.name.as_str()));
+        let rule =
+            events.broken_rules().iter().find(|rule| rule.problem.contains("outlast")).map_or(0, |rule| rule.count);
+        let notes = summary.notes.iter().find(|(note, _)| *note == Note::OverlongWork).map_or(0, |(_, count)| *count);
+        let finding = summary.findings().iter().any(|finding| finding.title.ends_with("outlasts the recording."));
+        assert_eq!((rule, notes, finding), (found.0, found.0, found.0 > 0));
+        (found.0, found.1.to_owned())
+    };
+    const YEARS: u64 = 7_447_680_000_000_000;
+    let step = row("user_annotation", 1, 0, 1_000);
+    let [op, kernel] = [row("cpu_op", 1, 10, 20), row("kernel", 7, 40, 50)];
+    let usual = [step, op, kernel];
+    let with = |more: &[String]| overlong(&[&usual[..], more].concat());
+    assert_eq!(with(&[row("kernel", 7, 100, YEARS)]), (1, format!("kernel {YEARS}")), "last of its stream");
+    assert_eq!(with(&[row("kernel", 8, 20, YEARS)]), (1, format!("kernel {YEARS}")), "alone on its stream");
+    assert_eq!(with(&[row("kernel", 8, 20, YEARS), row("gpu_memcpy", 9, 15, YEARS)]).0, 2);
+    assert_eq!(with(&[row("cpu_op", 2, 20, YEARS)]), (1, format!("cpu_op {YEARS}")), "of the host");
+    // A slice without an end does not last as long as a wrong one.
+    let open = r#"{"ph":"B","cat":"cpu_op","name":"open","pid":3,"tid":3,"ts":5}"#.to_owned();
+    assert_eq!(with(&[open, row("kernel", 8, 20, YEARS)]), (1, format!("kernel {YEARS}")));
+    let minutes = 600_000_000;
+    for rows in [
+        vec![row("kernel", 7, 100, minutes)],
+        vec![row("user_annotation", 2, 0, minutes)],
+        vec![row("user_annotation", 2, 0, YEARS), row("kernel", 7, YEARS - 10, 5)],
+    ] {
+        assert_eq!(with(&rows).0, 0, "{rows:?}");
     }
 }
 
@@ -145,8 +208,20 @@ fn overlong_work_is_a_note_a_finding_and_a_broken_rule() {
 fn negative_times_keep_their_durations() {
     let events = read("negative_ts");
     assert_eq!((shown(&events).as_str(), events.notes().count()), ("n@0+8764 n@69617+1366", 0));
-    let first: serde_json::Value = serde_json::from_str(&events.summary().to_json()).unwrap();
-    assert_eq!(first["load"]["first_ts_ns"], -11_508_000);
+    let first = |events: &Events| {
+        let summary: serde_json::Value = serde_json::from_str(&events.summary().to_json()).unwrap();
+        summary["load"]["first_ts_ns"].clone()
+    };
+    assert_eq!(first(&events), -11_508_000);
+    let text = include_str!("../../tests/data/inputs/negative_ts.json");
+    for (base, notes) in [("-5000000", 0), ("-9000000000000000000", 0), ("1000", 1)] {
+        let text = text.replacen('{', &format!("{{\"baseTimeNanoseconds\": {base},"), 1);
+        let events = Events::from_reader(text.as_bytes()).unwrap();
+        let durations: Vec<_> = events.iter().map(|event| event.duration_ns() / 1000).collect();
+        let early = events.notes().collect::<Vec<_>>();
+        assert_eq!((durations, early.len()), (vec![8_764, 1_366], notes), "{base}: {early:?}");
+        assert!(notes > 0 || first(&events) == -11_508_000, "{base}");
+    }
     let folder = tempfile::tempdir().unwrap();
     for name in ["a.json", "a.pftrace"] {
         let path = folder.path().join(name);

@@ -3,7 +3,7 @@
 use super::events::values::as_signed;
 use super::events::{Event, Events, Note, StringId, id_number};
 use super::summary::{Devices, find_overlong};
-use crate::time::Timestamp;
+use crate::time::{EXACT_NS, Timestamp};
 
 /// A rule of a reader that a trace breaks, with the first event that breaks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +63,8 @@ const CUT_OFF: ReaderRule = ReaderRule {
 };
 const OVERLONG: ReaderRule = ReaderRule {
     reader: "every viewer",
-    problem: "device work outlasts the recording, or most of the other work of its stream",
-    effect: "shows a device that is busy meanwhile",
+    problem: "slices outlast the recording, or device work most of the other work of its stream",
+    effect: "shows work that did not run meanwhile",
     remedy: "record again: the recorded end is wrong",
 };
 const NO_STREAM: ReaderRule = ReaderRule {
@@ -178,11 +178,10 @@ impl Events {
             .is_some_and(|(_, rest)| !rest.starts_with(char::is_whitespace))
     }
 
-    /// Returns whether times in the file are above 2^43 microseconds, so that a double of them is coarser than 1 ns.
+    /// Returns whether a double cannot hold the times in the file.
     fn has_coarse_times(&self) -> bool {
-        const EXACT_US: i128 = 1 << 43;
         let last = self.rows.last().map_or(0, |row| i128::from(row.start.as_nanos()));
-        (last - i128::from(self.file.base_ns)) / 1000 > EXACT_US
+        last - i128::from(self.file.base_ns) > i128::from(EXACT_NS)
     }
 }
 

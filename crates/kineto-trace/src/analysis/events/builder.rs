@@ -8,7 +8,7 @@ use super::strings::StringId;
 use super::{EventProcess, EventRow, EventTrack, Events, Phase, TrackId};
 use crate::activity::{Accelerator, ActivityType, ArgValue, Flow};
 use crate::hash::{HashMap, HashSet};
-use crate::time::Timestamp;
+use crate::time::{EXACT_NS, Timestamp};
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -258,7 +258,7 @@ impl Builder {
         let early = self.events.rows.iter_mut().map(|row| row.rebase_times(base)).filter(|early| *early).count();
         self.events.notes.add(Note::BeforeEpoch, early as u64);
         self.arrows.rebase_times(base);
-        let untimed = self.find_untimed_work(base);
+        let untimed = self.find_untimed_rows(base);
         self.events.notes.add(Note::WithoutTime, untimed.len() as u64);
         let places = self.sort_rows(&untimed);
         self.arrows.bind_ends(&mut self.events, &places);
@@ -273,14 +273,15 @@ impl Builder {
         self.events
     }
 
-    /// Returns a base at which the earliest event is not before the epoch, if the file has none: its times count from any origin.
+    /// Returns a base at which the earliest event is not before the epoch, if the file has none after the epoch: its times count from
+    /// any origin.
     fn base_of_early_times(&mut self, base: i64) -> i64 {
         let first = self.events.rows.iter().map(|row| row.start).min().unwrap_or(OPEN);
-        let early = (first.as_nanos() ^ (1 << 63)).cast_signed().min(0);
-        if base != 0 || early == 0 {
+        let first = (first.as_nanos() ^ (1 << 63)).cast_signed();
+        if base > 0 || first.saturating_add(base) >= 0 {
             return base;
         }
-        self.events.file.base_ns = early.saturating_neg();
+        self.events.file.base_ns = first.saturating_neg();
         self.events.file.base_ns
     }
 
@@ -328,7 +329,10 @@ impl Builder {
                 row.arguments = self.events.arguments.merge_args(row.arguments, arguments);
             }
         }
-        let known = rows.iter().map(|row| if row.end == OPEN { row.start } else { row.end });
+        // The start of a slice counts whose end is missing, or so late that it is wrong.
+        let last_start = rows.iter().map(|row| row.start).max();
+        let is_late = |end: Timestamp| last_start.is_some_and(|start| end.since(start) > EXACT_NS);
+        let known = rows.iter().map(|row| if row.end == OPEN || is_late(row.end) { row.start } else { row.end });
         let last = last.or_else(|| known.chain(ends.iter().map(|end| end.at)).max());
         for row in rows.iter_mut().filter(|row| row.end == OPEN) {
             row.end = last.unwrap_or(row.start).max(row.start);
@@ -336,17 +340,24 @@ impl Builder {
         }
     }
 
-    /// Returns the indexes of device work of which CUPTI collected no time: it begins and ends at 0, and all other events are later.
-    fn find_untimed_work(&self, base: i64) -> HashSet<u32> {
+    /// Returns the indexes of events of which no time was collected. They are at 0, and no trace holds both them and the first event
+    /// after 0. Or they are device work that CUPTI collected no time of: it begins and ends at 0, and all other events are later.
+    fn find_untimed_rows(&self, base: i64) -> HashSet<u32> {
         let rows = &self.events.rows;
         let (origin, _) = absolute_timestamp(relative_timestamp(0), base);
         // libkineto writes times before the base as the base.
-        let is_at_zero = |row: &EventRow| row.start == row.end && (row.start == origin || row.start.as_nanos() == 0);
+        let is_at_zero = |row: &EventRow| row.start == origin || row.start.as_nanos() == 0;
         let is_mark = |row: &EventRow| {
-            is_at_zero(row) && row.phase == Phase::Slice && row.kind.is_some_and(ActivityType::is_device_work)
+            let is_work = row.phase == Phase::Slice && row.kind.is_some_and(ActivityType::is_device_work);
+            is_work && is_at_zero(row) && row.start == row.end
         };
-        let first = rows.iter().filter(|row| !is_mark(row)).map(|row| row.start).min();
-        let is_untimed = |row: &EventRow| is_mark(row) && first.is_some_and(|first| row.start < first);
+        let first =
+            |is_other: &dyn Fn(&EventRow) -> bool| rows.iter().filter(|row| is_other(row)).map(|row| row.start).min();
+        let (timed, unmarked) = (first(&|row| !is_at_zero(row)), first(&|row| !is_mark(row)));
+        let is_untimed = |row: &EventRow| {
+            is_at_zero(row) && timed.is_some_and(|timed| timed.since(row.start) > EXACT_NS)
+                || is_mark(row) && unmarked.is_some_and(|unmarked| row.start < unmarked)
+        };
         (0..).zip(rows).filter(|(_, row)| is_untimed(row)).map(|(index, _)| index).collect()
     }
 
@@ -404,10 +415,11 @@ impl OpenBegins {
 }
 
 impl EventRow {
-    /// Makes its times absolute; returns whether they were before the epoch.
+    /// Makes its times absolute. Returns whether it began before the epoch; it then begins there, with its duration.
     fn rebase_times(&mut self, base: i64) -> bool {
         let ((start, early), (end, _)) = (absolute_timestamp(self.start, base), absolute_timestamp(self.end, base));
-        (self.start, self.end) = (start, end);
+        let duration = self.end.since(self.start);
+        (self.start, self.end) = (start, if early { Timestamp::from_nanos(duration) } else { end });
         early
     }
 }

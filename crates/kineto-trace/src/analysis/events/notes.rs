@@ -12,12 +12,14 @@ pub enum Note {
     AsyncTrack,
     /// An element of the list that is not an object, or has no phase, was left out.
     NotAnEvent,
-    /// An event without a time, or a slice without a duration, was left out; also device work at time 0 for 0 ns before all
-    /// other events, of which the device's library collected no time.
+    /// An event without a time, or a slice without a duration, was left out. An event at time 0 has none if all others begin so much
+    /// later that a trace cannot hold both (101 days). Nor has device work at time 0 for 0 ns before all other events: the device's
+    /// library collected no time.
     WithoutTime,
     /// A negative duration counts as 0.
     NegativeDuration,
-    /// A time before 1970 counts as 1970. Without `baseTimeNanoseconds`, negative times are kept.
+    /// An event that begins before 1970 begins in 1970, with its duration. If `baseTimeNanoseconds` is missing or negative, negative
+    /// times are kept.
     BeforeEpoch,
     /// An end without a begin was left out.
     EndWithoutBegin,
@@ -57,7 +59,7 @@ pub enum Note {
     /// of them before it, one of its own process if there is any, and has no launch delay. Only in
     /// [`Summary::notes`](crate::analysis::Summary::notes).
     AmbiguousId,
-    /// Device work outlasts the recording, or most of the other work of its stream, so its recorded end is wrong. Only in
+    /// A slice outlasts the recording, or device work most of the other work of its stream, so its recorded end is wrong. Only in
     /// [`Summary::notes`](crate::analysis::Summary::notes).
     OverlongWork,
 }
@@ -141,8 +143,8 @@ impl Note {
             Note::InvalidText => "replaced by U+FFFD",
             Note::DuplicateArgument => "the last value counts",
             Note::RepeatedId => "launches are joined within each prefix of process ids",
-            Note::OverlongWork => "device work outlasts its stream; counted as recorded",
-            Note::AmbiguousId => "work counts for the last launch of its number; its delay is unknown",
+            Note::OverlongWork => "outlasts its stream or recording; counted as recorded",
+            Note::AmbiguousId => "joined with the last launch before it; no delay",
             Note::OtherPhase | Note::AsyncTrack | Note::LooseArrow => return None,
             Note::CutOff | Note::TimeLimit | Note::LostState | Note::Incomplete => return None,
         })

@@ -79,13 +79,29 @@ impl Series {
         self.count += 1;
         (self.min, self.max) =
             if self.count == 1 { (value, value) } else { (self.min.min(value), self.max.max(value)) };
-        // A running mean cannot overflow, unlike a sum.
-        self.mean += (value - self.mean) / self.count as f64;
+        // A running mean cannot overflow, unlike a sum, or a difference from the mean.
+        let count = self.count as f64;
+        self.mean += value / count - self.mean / count;
         self.last = value;
     }
 
     fn into_figures(self, name: String, series: String, track: String) -> CounterFigures {
         let Series { count, min, max, mean, last } = self;
         CounterFigures { name, series, track, count, min, max, mean, last }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_of_the_largest_values_is_finite() {
+        let mut series = Series::default();
+        [f64::MAX, -f64::MAX, f64::MAX, -f64::MAX].into_iter().for_each(|value| series.add(value));
+        assert!(series.mean.abs() <= f64::MAX / 1e10, "{}", series.mean);
+        let mut series = Series::default();
+        [0.1, 0.1, 0.1, 4.1].into_iter().for_each(|value| series.add(value));
+        assert!((series.mean - 1.1).abs() < 1e-12, "{}", series.mean);
     }
 }

@@ -90,7 +90,7 @@ pub fn format_ns(ns: u64) -> String {
     format_time(ns as f64, None)
 }
 
-/// Device work lasts longer than it can.
+/// Slices last longer than they can.
 fn find_overlong_work(summary: &Summary) -> Option<Finding> {
     const MAX_NAME_CHARS: usize = 40;
 
@@ -103,9 +103,9 @@ fn find_overlong_work(summary: &Summary) -> Option<Finding> {
     Some(Finding {
         title: format!("`{name}` is recorded to last {ns}, and so outlasts {outlasted}."),
         evidence: format!(
-            "The recorded end of {} of device work is wrong. Busy and idle time are wrong too: record again, with another \
-             driver if it recurs.",
-            count_with_noun(found.count, "piece")
+            "The recorded end of {} is wrong. Times that contain it, such as busy and idle time, are wrong too: record again, \
+             with another driver if it recurs.",
+            count_with_noun(found.count, "slice")
         ),
         gain_ns: 0,
         claim: GainClaim::Other,

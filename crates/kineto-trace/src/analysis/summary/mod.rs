@@ -115,7 +115,7 @@ pub struct Summary {
     pub gaps: Vec<Gap>,
     /// The calls that launched work.
     pub launches: LaunchFigures,
-    /// Device work whose recorded end cannot be right; `None` if there is none.
+    /// Slices whose recorded end cannot be right; `None` if there are none.
     pub overlong: Option<OverlongWork>,
     /// The queues of streams with a known launch.
     pub queues: Vec<QueueFigures>,

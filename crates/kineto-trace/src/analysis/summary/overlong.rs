@@ -1,24 +1,30 @@
-//! Device work whose recorded end cannot be right.
+//! Slices whose recorded end cannot be right.
 //!
 //! The work of a stream runs in the order of its launches. If work lasts until later work of its stream has ended, one of the two
 //! ends is wrong: the first, if most of the stream's other work ended meanwhile, or if it lasts longer than the host recorded. The
 //! work of one launch, such as that of a graph, may run at once and counts as one.
+//!
+//! Slices of the host may contain all others, and the last kernel may run for hours after them. So a file without a window bounds an
+//! end only by what a trace can hold: it is wrong if nothing began in the last [`EXACT_NS`] before it. Starts are compared, since
+//! other ends may be wrong too.
 
 use super::work::{StreamId, Work};
 use crate::analysis::events::{Event, Events};
+use crate::time::EXACT_NS;
 use std::cmp::Reverse;
 
-/// Device work that outlasts the recording, or most of the other work of its stream. Figures contain it as it was recorded.
+/// Slices that outlast the recording, or device work that outlasts most of the other work of its stream. Figures contain them as
+/// they were recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OverlongWork {
-    /// The number of such pieces.
+    /// The number of such slices.
     pub count: u64,
     /// The name of the longest.
     pub name: String,
     /// Its recorded duration, in nanoseconds.
     pub ns: u64,
-    /// The number of later launches of its stream whose work ended before it.
+    /// The number of later launches of its stream whose work ended before it; 0 for other slices.
     pub outlasted: u64,
 }
 
@@ -31,7 +37,7 @@ struct LaunchPiece<'e> {
 }
 
 impl OverlongWork {
-    /// Returns `None` if there is no such work.
+    /// Returns `None` if there is no such slice.
     pub(super) fn new(events: &Events, streams: &[(&StreamId, Vec<Work<'_>>)]) -> Option<OverlongWork> {
         let found = find_overlong(events, streams);
         let (longest, outlasted) =
@@ -41,14 +47,17 @@ impl OverlongWork {
     }
 }
 
-/// Returns such work of all streams in order of its start, with the number of later launches of its stream whose work ended before it.
+/// Returns such slices in order of their start, with the number of later launches of their stream whose work ended before them.
 pub(in crate::analysis) fn find_overlong<'e>(
     events: &'e Events,
     streams: &[(&StreamId, Vec<Work<'e>>)],
 ) -> Vec<(Event<'e>, u64)> {
     let recorded_ns = events.window.map(|(start, end)| end.since(start));
     let host_ns = host_span_ns(events);
-    let mut found = Vec::new();
+    let last_start = events.rows.last().map(|row| row.start);
+    let outlasts_file = |event: &Event<'_>| last_start.is_some_and(|last| event.end().since(last) > EXACT_NS);
+    let others = events.iter().filter(|event| event.is_slice() && !event.is_device_work());
+    let mut found: Vec<_> = others.filter(outlasts_file).map(|event| (event, 0)).collect();
     for (_, work) in streams {
         let mut pieces = pieces_of_launches(work);
         count_outlasted(&mut pieces);
@@ -58,7 +67,7 @@ pub(in crate::analysis) fn find_overlong<'e>(
             // Kernels of one stream may overlap a little, so the end before one other piece tells nothing.
             let outlasts_most = outlasted > 1 && outlasted * 2 >= pieces.len() as u64;
             let outlasts_stream = outlasts_most || outlasted > 0 && event.duration_ns() > host_ns;
-            if outlasts_recording || outlasts_stream {
+            if outlasts_recording || outlasts_stream || outlasts_file(&event) {
                 found.push((event, outlasted));
             }
         }
