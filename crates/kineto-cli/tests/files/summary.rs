@@ -270,3 +270,25 @@ fn full_disk_makes_the_command_fail() {
         assert_eq!(status, Some(1), "{arguments:?}");
     }
 }
+
+#[test]
+fn section_without_rows_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    std::fs::write(&path, r#"[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":0,"dur":4}]"#).unwrap();
+    let kernel = folder.path().join("kernel.json");
+    std::fs::write(&kernel, r#"[{"ph":"X","cat":"kernel","name":"a","pid":0,"tid":7,"ts":0,"dur":4}]"#).unwrap();
+    for (section, line) in [
+        ("findings", "  No problem was found."),
+        ("path", "The trace has no device work, which the critical path needs."),
+        ("steps", "The trace has no steps."),
+        ("operations", "The trace has no operations."),
+        ("kernels", "The trace has no kernels, copies or fills."),
+        ("memory", "The trace has no memory records."),
+        ("counters", "The trace has no counters."),
+    ] {
+        let trace = if section == "operations" { &kernel } else { &path };
+        let (out, errors, status) = run(&["summary", "--section", section, trace.to_str().unwrap()]);
+        assert_eq!((out.lines().last(), errors.as_str(), status), (Some(line), "", Some(0)), "{section}: {out}");
+    }
+}

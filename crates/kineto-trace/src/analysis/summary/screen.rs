@@ -72,6 +72,18 @@ impl ScreenSection {
     }
 }
 
+impl ScreenSection {
+    /// Returns the name of what the section shows, for a trace that lacks it.
+    const fn contents(self) -> &'static str {
+        match self {
+            ScreenSection::Path => "device work, which the critical path needs",
+            ScreenSection::Kernels => "kernels, copies or fills",
+            ScreenSection::Memory => "memory records",
+            _ => self.as_str(),
+        }
+    }
+}
+
 impl FromStr for ScreenSection {
     type Err = Error;
 
@@ -109,7 +121,7 @@ impl<'s> Screen<'s> {
         Screen { is_brief, ..self }
     }
 
-    /// Sets that only the overview and this section are shown.
+    /// Sets that only the overview and this section are shown, or that the trace has nothing for it.
     pub fn section(self, section: ScreenSection) -> Self {
         Screen { section: Some(section), ..self }
     }
@@ -297,7 +309,7 @@ impl<'s> Screen<'s> {
     }
 
     /// Writes the findings with their evidence.
-    fn write_findings(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_findings(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         let (findings, is_alone) = (self.summary.findings(), self.section.is_some());
         if findings.is_empty() {
             return if is_alone { self.write_titles(f, FIRST_LINES) } else { Ok(()) };
@@ -312,7 +324,7 @@ impl<'s> Screen<'s> {
         Ok(())
     }
 
-    fn write_section(&self, f: &mut Formatter<'_>, section: ScreenSection) -> fmt::Result {
+    fn write_section(&self, f: &mut dyn fmt::Write, section: ScreenSection) -> fmt::Result {
         match section {
             ScreenSection::Findings => self.write_findings(f),
             ScreenSection::Path => self.write_paths(f),
@@ -324,7 +336,7 @@ impl<'s> Screen<'s> {
         }
     }
 
-    fn write_paths(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_paths(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         let summary = self.summary;
         // Without device work, the table of operations shows the same.
         if summary.device_events == 0 {
@@ -343,7 +355,7 @@ impl<'s> Screen<'s> {
         Ok(())
     }
 
-    fn write_steps(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_steps(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         const MOST: usize = 6;
 
         let steps = &self.summary.steps;
@@ -362,7 +374,7 @@ impl<'s> Screen<'s> {
         }
     }
 
-    fn write_operations(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_operations(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         let has_devices = self.summary.device_events > 0;
         let mut rows: Vec<&Average> = self.summary.averages.ops().iter().collect();
         let key = |row: &&Average| if has_devices { row.device_ns().cast_signed() } else { row.self_cpu_ns() };
@@ -381,7 +393,7 @@ impl<'s> Screen<'s> {
         self.write_table(f, ["self CPU", "total CPU", third, "calls"], rows)
     }
 
-    fn write_kernels(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_kernels(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         let total: u64 = self.summary.kernels.iter().map(|row| row.durations.sum_ns).sum();
         if self.summary.kernels.is_empty() {
             return Ok(());
@@ -396,7 +408,7 @@ impl<'s> Screen<'s> {
         self.write_table(f, ["total", "mean", "share", "calls"], rows)
     }
 
-    fn write_memory(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_memory(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         if self.summary.memory.is_empty() {
             return Ok(());
         }
@@ -416,7 +428,7 @@ impl<'s> Screen<'s> {
         self.write_table(f, ["peak", "growth", "allocated", "allocations"], rows)
     }
 
-    fn write_counters(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_counters(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         if self.summary.counters.is_empty() {
             return Ok(());
         }
@@ -431,7 +443,7 @@ impl<'s> Screen<'s> {
 
     fn write_table(
         &self,
-        f: &mut Formatter<'_>,
+        f: &mut dyn fmt::Write,
         titles: [&str; 4],
         rows: impl ExactSizeIterator<Item = (impl AsRef<str>, [String; 4])>,
     ) -> fmt::Result {
@@ -455,7 +467,12 @@ impl fmt::Display for Screen<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(section) = self.section {
             self.write_overview(f)?;
-            return self.write_section(f, section);
+            let mut text = String::new();
+            self.write_section(&mut text, section)?;
+            return match text.as_str() {
+                "" => writeln!(f, "\nThe trace has no {}.", section.contents()),
+                text => f.write_str(text),
+            };
         }
         self.write_first(f)?;
         let mut sections = ScreenSection::ALL.into_iter().filter(|_| !self.is_brief);
