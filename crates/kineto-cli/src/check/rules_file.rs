@@ -2,7 +2,8 @@
 
 use kineto_trace::analysis::check::{Figure, Quantity, Rule, Rules};
 use std::fmt::Display;
-use std::fs;
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
@@ -16,10 +17,22 @@ type Fault = (Range<usize>, String);
 
 /// Reads a file of rules.
 pub(super) fn read_rules(path: &Path) -> Result<Rules, String> {
-    let text =
-        fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}; check the path", path.display()))?;
+    let text = read_text(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
     parse_rules(&text)
         .map_err(|(place, message)| format!("{}:{}: {message}", path.display(), line_number(&text, place.start)))
+}
+
+/// Reads the text of a file, which the user may have named by a link or a pipe. One without end is not read to the limit of memory.
+fn read_text(path: &Path) -> Result<String, String> {
+    const MIB_MAX: u64 = 16;
+    let bytes_max = MIB_MAX << 20;
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut text));
+    read.map_err(|error| format!("{error}; check the path"))?;
+    if text.len() as u64 > bytes_max {
+        return Err(format!("it has more than {MIB_MAX} MiB; name a file of rules"));
+    }
+    String::from_utf8(text).map_err(|_| "it is not UTF-8; name a file of rules".to_owned())
 }
 
 fn line_number(text: &str, place: usize) -> usize {

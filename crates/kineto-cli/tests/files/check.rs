@@ -129,3 +129,12 @@ fn full_disk_outweighs_rules() {
     let (_, errors, status) = texts(command.stdout(full).stderr(Stdio::piped()).output().unwrap());
     assert!(errors.starts_with("cannot write the output") && status == Some(1), "{errors}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn rules_have_a_size_limit() {
+    let (_folder, whole, _) = traces();
+    let (_, errors, status) = run(&["check", "/dev/zero", whole.to_str().unwrap()]);
+    let expected = "cannot read /dev/zero: it has more than 16 MiB; name a file of rules\n";
+    assert_eq!((errors.as_str(), status), (expected, Some(1)));
+}
