@@ -2,9 +2,10 @@
 
 use super::fault::{Cause, Fault};
 use super::json::{Json, Result as ReadResult};
+use super::perfetto;
 use super::source::ValueReader;
 use super::unpack_reader;
-use crate::Error;
+use crate::{Error, ErrorKind};
 use crate::write::chrome::INCOMPLETE;
 use crate::write::file;
 use std::borrow::Cow;
@@ -43,7 +44,8 @@ pub struct Repair {
 ///
 /// # Errors
 /// With the path: [`Io`](crate::ErrorKind::Io), [`Json`](crate::ErrorKind::Json) if it is neither JSON nor can be rewritten, and
-/// [`NotATrace`](crate::ErrorKind::NotATrace) if there is no whole value to keep.
+/// [`NotATrace`](crate::ErrorKind::NotATrace) if there is no whole value to keep, and [`Unsupported`](crate::ErrorKind::Unsupported)
+/// for Perfetto's format.
 pub fn repair(input: impl AsRef<Path>, output: impl AsRef<Path>) -> Result<Option<Repair>, Error> {
     const GZIP_LEVEL: u32 = 1;
 
@@ -61,7 +63,13 @@ pub fn repair(input: impl AsRef<Path>, output: impl AsRef<Path>) -> Result<Optio
 fn copy_file(input: &Path, out: &mut dyn Write) -> Result<Copied, Error> {
     let file = File::open(input).map_err(|error| Error::from_io("open", input, error, "name a trace file"))?;
     let unpacked = unpack_reader(file).map_err(|error| error.with_path(input))?;
-    let mut copier = Copier { source: ValueReader::new(unpacked, u64::MAX, None), out, copied: Copied::default() };
+    let mut source = ValueReader::new(unpacked, u64::MAX, None);
+    let start = source.peek_bytes(perfetto::PREFIX).map_err(|fault| fault.into_error(None).with_path(input))?;
+    if perfetto::is_perfetto(start) {
+        let why = "only files of JSON are repaired, and it is in Perfetto's format; use `kineto convert --partial` to keep its whole packets";
+        return Err(Error::new(ErrorKind::Unsupported, why).with_path(input));
+    }
+    let mut copier = Copier { source, out, copied: Copied::default() };
     match copier.copy_root() {
         Ok(()) => Ok(copier.copied),
         Err(fault) => Err(copier.source.place_error(*fault).with_path(input)),
