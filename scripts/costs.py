@@ -71,6 +71,10 @@ def streams(n):
         yield kernel("gemm", at, 10 * at + 5, 8, correlation=at + 1)
 
 
+def devices(n):
+    return (slice_("gemm", 7, at, 5, "kernel", at, device=at, stream=7) for at in range(n))
+
+
 def processes(n):
     for at in range(n):
         yield {"ph": "M", "name": "process_name", "pid": at, "tid": 0, "args": {"name": f"rank {at}"}}
@@ -92,6 +96,7 @@ CASES = {
     "nested steps": (nested_steps, 1000, [STACKS, BY_STACK]),
     # At some sizes, a page tries one more way to shorten its lists; that of processes does not.
     "streams": (streams, 1000, [SUMMARY]),
+    "devices": (devices, 1000, [REPORT]),
     "processes": (processes, 1000, [PERFETTO, SPEEDSCOPE, REPORT]),
 }
 

@@ -4,6 +4,7 @@ use super::intervals::Intervals;
 use super::work::{Devices, Work, WorkClass};
 use crate::analysis::events::{Events, TrackId};
 use crate::time::Timestamp;
+use std::ops::Range;
 
 /// The busy time of one device, or of all, in intervals of equal length; made by [`Events::utilization`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,50 +47,48 @@ impl Events {
         // Classes and times of work need no launches.
         let devices = Devices::without_launches(self);
         let device = |work: &Work<'_>| devices.streams.get(work.stream).map(|stream| &stream.device);
-        let mut numbers: Vec<_> = devices.busy_work().filter_map(device).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        if numbers.is_empty() {
+        let mut by_device: Vec<_> = devices.busy_work().filter_map(|work| Some((device(work)?, work))).collect();
+        if by_device.is_empty() {
             return Vec::new();
         }
-        let each = numbers.iter().map(|number| {
-            let own = devices.busy_work().filter(|work| device(work) == Some(*number));
-            self.utilization_of(Some((*number).clone()), own, buckets)
+        let range = self.slice_range();
+        by_device.sort_by_key(|(device, _)| *device);
+        let each = by_device.chunk_by(|(a, _), (b, _)| a == b).filter_map(|own| {
+            let (device, _) = own.first()?;
+            Some(utilization_of(Some((*device).clone()), own.iter().map(|(_, work)| *work), &range, buckets))
         });
-        let mut all = vec![self.utilization_of(None, devices.busy_work(), buckets)];
+        let mut all = vec![utilization_of(None, devices.busy_work(), &range, buckets)];
         all.extend(each);
         all
     }
+}
 
-    fn utilization_of<'w, 'e: 'w>(
-        &self,
-        device: Option<TrackId>,
-        work: impl Iterator<Item = &'w Work<'e>> + Clone,
-        buckets: usize,
-    ) -> Utilization {
-        let range = self.slice_range();
-        let bucket_ns = range.end.since(range.start) / buckets.max(1) as u64 + 1;
-        let union_of = |classes: &[WorkClass]| {
-            Intervals::union(work.clone().filter(|work| classes.contains(&work.class)).map(|work| work.interval()))
-        };
-        let compute = union_of(&[WorkClass::Compute]);
-        let kernels = union_of(&[WorkClass::Compute, WorkClass::Communication]);
-        let busy = union_of(&[WorkClass::Compute, WorkClass::Communication, WorkClass::Memory]);
-        let bucket = |index: u64| {
-            let at = |index: u64| {
-                Timestamp::from_nanos(range.start.as_nanos().saturating_add(index.saturating_mul(bucket_ns)))
-            };
-            let [compute, kernels, busy] =
-                [&compute, &kernels, &busy].map(|set| set.ns_within(at(index), at(index + 1)));
-            UtilizationBucket {
-                compute_ns: compute,
-                exposed_communication_ns: kernels - compute,
-                memory_ns: busy - kernels,
-            }
-        };
-        let count = range.end.since(range.start).div_ceil(bucket_ns);
-        Utilization { device, start: range.start, bucket_ns, buckets: (0..count).map(bucket).collect() }
-    }
+/// Returns the busy time of some work in at most `buckets` intervals of `range`.
+fn utilization_of<'w, 'e: 'w>(
+    device: Option<TrackId>,
+    work: impl Iterator<Item = &'w Work<'e>> + Clone,
+    range: &Range<Timestamp>,
+    buckets: usize,
+) -> Utilization {
+    let bucket_ns = range.end.since(range.start) / buckets.max(1) as u64 + 1;
+    let union_of = |classes: &[WorkClass]| {
+        Intervals::union(work.clone().filter(|work| classes.contains(&work.class)).map(|work| work.interval()))
+    };
+    let compute = union_of(&[WorkClass::Compute]);
+    let kernels = union_of(&[WorkClass::Compute, WorkClass::Communication]);
+    let busy = union_of(&[WorkClass::Compute, WorkClass::Communication, WorkClass::Memory]);
+    let bucket = |index: u64| {
+        let at =
+            |index: u64| Timestamp::from_nanos(range.start.as_nanos().saturating_add(index.saturating_mul(bucket_ns)));
+        let [compute, kernels, busy] = [&compute, &kernels, &busy].map(|set| set.ns_within(at(index), at(index + 1)));
+        UtilizationBucket {
+            compute_ns: compute,
+            exposed_communication_ns: kernels - compute,
+            memory_ns: busy - kernels,
+        }
+    };
+    let count = range.end.since(range.start).div_ceil(bucket_ns);
+    Utilization { device, start: range.start, bucket_ns, buckets: (0..count).map(bucket).collect() }
 }
 
 #[cfg(test)]
