@@ -3,7 +3,7 @@
 mod junit;
 mod rules_file;
 
-use crate::trace_file::{EventSelection, trace_files};
+use crate::trace_file::{EventSelection, is_standard_stream, trace_files};
 use crate::{print_error, print_text};
 use junit::JunitReport;
 use kineto_base::text::{count_with_noun, escaped_path};
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
         None => return ExitCode::SUCCESS,
     };
     let (mut all_read, mut all_hold, mut junit) = (true, true, JunitReport::default());
-    let prints_junit = arguments.junit.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    let prints_junit = arguments.junit.as_ref().is_some_and(|path| is_standard_stream(path));
     for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
         match arguments.part.read_events(&path).map(|events| rules.check(&events)) {
             Ok(report) => {

@@ -1,6 +1,6 @@
 //! `kineto diff`: prints what changed between two traces, or two sets of traces.
 
-use crate::trace_file::{EventSelection, TraceFile, for_each_trace, trace_files};
+use crate::trace_file::{EventSelection, TraceFile, for_each_trace, is_standard_stream, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{DiffOptions, TraceProfile};
 use std::io::{self, IsTerminal as _};
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &DiffArguments) -> ExitCode {
         }
         (a, b) => (a, b),
     };
-    if a.iter().chain(b).filter(|path| path.as_os_str() == "-").count() > 1 {
+    if a.iter().chain(b).filter(|path| is_standard_stream(path)).count() > 1 {
         print_error(&"error: the standard input (-) is one trace: name it once");
         return ExitCode::from(WRONG_ARGUMENTS);
     }

@@ -1,5 +1,6 @@
 //! `kineto repair`: completes a trace that is cut off, rewrites what is not JSON, or makes one of a segment.
 
+use crate::trace_file::{check_has_name, is_standard_stream, left_out_text};
 use crate::{print_error, print_text};
 use kineto_base::text::{count_with_noun, escaped_path};
 use kineto_model::write::file::{Format, is_unfinished_name, stem_and_end};
@@ -40,8 +41,14 @@ pub(crate) struct RepairArguments {
 pub(crate) fn run(arguments: &RepairArguments) -> ExitCode {
     let (trace, output) =
         (&arguments.trace, arguments.output.clone().unwrap_or_else(|| default_output(&arguments.trace)));
-    if let Err(error) = arguments.output.as_deref().map_or(Ok(()), Format::check_extension) {
-        return print_error(&error);
+    if let Some(output) = &arguments.output {
+        let checked = check_has_name(output);
+        if let Err(error) = checked.and_then(|()| Format::check_extension(output).map_err(|error| error.to_string())) {
+            return print_error(&error);
+        }
+    }
+    if is_standard_stream(trace) {
+        return print_error(&"cannot read -: a repair reads a trace twice; save it to a file first");
     }
     if trace.is_dir() {
         return repair_folder(trace, &output);
@@ -85,8 +92,12 @@ fn repair_folder(folder: &Path, output: &Path) -> ExitCode {
 fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
     let repair = analysis::repair(trace, output)?;
     // A truncated file may also be invalid before the cut, so read the result.
-    let events = Events::read(if repair.is_some() { output } else { trace })?.len();
-    let events = count_with_noun(events as u64, "event");
+    let whole = if repair.is_some() { output } else { trace };
+    let events = Events::read(whole)?;
+    if let Some(text) = left_out_text(&events) {
+        print_error(&format_args!("{}: {text}", whole.display()));
+    }
+    let events = count_with_noun(events.len() as u64, "event");
     Ok(match repair {
         None => match complete_name(trace) {
             Some(name) => format!("{}: whole, {events}; rename it to {name}", escaped_path(trace)),

@@ -1,6 +1,6 @@
 //! `kineto stacks`: prints folded stacks of a trace, for flame graphs.
 
-use crate::trace_file::TraceInput;
+use crate::trace_file::{TraceInput, is_standard_stream};
 use crate::{print_error, print_pieces};
 use kineto_trace::analysis::StackMetric;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 pub(crate) struct StacksArguments {
     #[command(flatten)]
     input: TraceInput,
-    /// Writes to this file instead of the standard output.
+    /// Writes to this file; by default, and for `-`, to the standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The time of a stack: `self_cpu_time_total` or `self_cuda_time_total`.
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &StacksArguments) -> ExitCode {
         );
     }
     let stacks = events.stacks(arguments.metric).with_locations(arguments.locations);
-    match &arguments.output {
+    match arguments.output.as_deref().filter(|path| !is_standard_stream(path)) {
         Some(path) => match stacks.save(path) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => print_error(&error),

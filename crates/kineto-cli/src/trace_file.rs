@@ -1,9 +1,9 @@
 //! Arguments and reading of a command's trace file.
 
-use kineto_base::text::escaped_path;
+use kineto_base::text::{count_with_noun, escaped_path};
 use kineto_trace::Error;
 use kineto_trace::Timestamp;
-use kineto_trace::analysis::{EventFilter, Events, ReadOptions};
+use kineto_trace::analysis::{EventFilter, Events, Note, ReadOptions};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -13,6 +13,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// The most bytes of a trace or a live file that a folder has: more than a machine has memory for.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 40;
+
+/// Returns whether an argument means the standard input, or the standard output of the command if it is an output.
+pub(crate) fn is_standard_stream(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Returns an error for a command whose output's name gives the format, if the output is the standard output.
+pub(crate) fn check_has_name(output: &Path) -> Result<(), String> {
+    match is_standard_stream(output) {
+        true => Err(
+            "cannot write -: the name of the output gives the format, and the standard output has none; name a file"
+                .to_owned(),
+        ),
+        false => Ok(()),
+    }
+}
 
 /// A trace that the user has named, or one of a folder that the user has named.
 #[derive(Clone, Debug)]
@@ -73,6 +92,11 @@ pub(crate) struct EventSelection {
 }
 
 impl TraceInput {
+    /// Returns the path of the trace.
+    pub(crate) fn path(&self) -> &Path {
+        &self.trace
+    }
+
     /// Reads the trace.
     ///
     /// # Errors
@@ -147,12 +171,9 @@ fn add_millis(start: Timestamp, ms: f64) -> Timestamp {
 /// # Errors
 /// If it cannot be read. A folder has no traces then.
 pub(crate) fn read_events(trace: &TraceFile, partial: bool) -> Result<Events, Error> {
-    /// The limit of a file that is read to its end.
-    const BYTES_MAX: u64 = 1 << 40;
     let path = &trace.path;
     if !trace.is_found && path.is_dir() {
-        let why = io::Error::other("the folder has no trace (*.json, *.pftrace, each also with .gz)");
-        return Err(Error::from_io("read", path, why, "write one there, or name a subfolder: these are not read"));
+        return Err(folder_error(path));
     }
     let is_shown = io::stderr().is_terminal();
     let mut options = ReadOptions::new().partial(partial);
@@ -161,16 +182,37 @@ pub(crate) fn read_events(trace: &TraceFile, partial: bool) -> Result<Events, Er
         options = options.on_progress(move |bytes| show_progress(&name, bytes, begun.elapsed()));
     }
     let events = match trace.is_found {
-        true => tracing_kineto::open_entry(path, BYTES_MAX)
+        true => tracing_kineto::open_entry(path, FILE_BYTES_MAX)
             .map_err(|why| Error::from_io("read", path, why, "name it, if you trust it"))
             .and_then(|file| options.read_file(file, path)),
-        false if path.as_os_str() == "-" => options.from_reader(io::stdin().lock()),
+        false if is_standard_stream(path) => options.from_reader(io::stdin().lock()),
         false => options.read(path),
     };
     if is_shown {
         erase_line();
     }
     events
+}
+
+/// Returns why a folder is not read as a trace.
+fn folder_error(folder: &Path) -> Error {
+    let found = trace_files(folder).into_iter().find(|trace| trace.is_found);
+    if let Some(name) = found.as_deref().and_then(Path::file_name) {
+        let advice = format!("name one of its traces, such as {}", escaped_path(Path::new(name)));
+        return Error::from_io("read", folder, io::Error::other("it is a folder"), &advice);
+    }
+    let why = io::Error::other("the folder has no trace (*.json, *.pftrace, each also with .gz)");
+    Error::from_io("read", folder, why, "write one there, or name a subfolder: these are not read")
+}
+
+/// Returns how many events of a file were left out while it was read, by cause; `None` if none were.
+pub(crate) fn left_out_text(events: &Events) -> Option<String> {
+    let is_left_out =
+        |note: &Note| matches!(note, Note::OtherPhase | Note::WithoutTime | Note::EndWithoutBegin | Note::LostState);
+    let left_out: Vec<_> = events.notes().filter(|(note, _)| is_left_out(note)).collect();
+    let events = count_with_noun(left_out.iter().map(|(_, count)| count).sum(), "event");
+    let causes: Vec<_> = left_out.iter().map(|(note, count)| format!("{note} ({count})")).collect();
+    (!causes.is_empty()).then(|| format!("left out {events}: {}", causes.join(", ")))
 }
 
 /// Returns the traces of a folder, without those in its subfolders, in order of their names: rank2 comes before rank10. Of any other

@@ -4,6 +4,7 @@ use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};
 use kineto_base::text::{count_with_noun, escaped_path, printable};
 use kineto_trace::analysis::{BrokenRule, Events};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ use std::process::ExitCode;
     kineto validate app.pt.trace.json.gz\n  \
     kineto validate traces/")]
 pub(crate) struct ValidateArguments {
-    /// The trace files, or folders of them.
+    /// The trace files, or folders of them; `-` is the standard input.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Reads a truncated file up to its last event.
@@ -67,6 +68,10 @@ fn format_rule(events: &Events, rule: &BrokenRule) -> String {
 
 /// Returns what TensorBoard needs of the name, if it lacks that.
 fn name_fault(path: &Path) -> Option<String> {
+    // A pipe is read under the name that its writer or the shell chose.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
     let name = path.file_name()?.to_string_lossy();
     let is_listed = name.ends_with(".pt.trace.json") || name.ends_with(".pt.trace.json.gz");
     (!is_listed).then(|| "  TensorBoard does not list the file: its name does not end with .pt.trace.json or .pt.trace.json.gz\n    to do: rename it".to_owned())

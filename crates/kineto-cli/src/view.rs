@@ -1,5 +1,6 @@
 //! `kineto view`: serves a trace to Perfetto's UI on this machine.
 
+use crate::trace_file::is_standard_stream;
 use crate::{print_error, print_text};
 use std::fs::File;
 use std::io::{self, Error, ErrorKind};
@@ -32,6 +33,9 @@ const ORIGIN: &str = "https://ui.perfetto.dev";
 
 /// Serves the trace.
 pub(crate) fn run(arguments: &ViewArguments) -> ExitCode {
+    if is_standard_stream(&arguments.trace) {
+        return print_error(&"cannot serve -: the page reads the trace under its name; save it to a file first");
+    }
     match serve_trace(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => print_error(&format!("{}: {error}", arguments.trace.display())),

@@ -1,6 +1,7 @@
 //! The data of a page: figures of the summary, the timeline as columns, and series, as JSON of limited size.
 
 use super::page::escape_json;
+use crate::trace_file::is_standard_stream;
 use kineto_trace::analysis::summary::{CounterSeries, Utilization, WorkClass};
 use kineto_trace::analysis::timeline::{Timeline, TimelineLimits};
 use kineto_trace::analysis::{Diff, Event, Events, Summary, TrackId};
@@ -87,7 +88,7 @@ pub(super) fn brief_data(path: &Path, events: &Events, side: &str) -> String {
 }
 
 pub(super) fn file_name(path: &Path) -> String {
-    if path.as_os_str() == "-" {
+    if is_standard_stream(path) {
         return "standard input".to_owned();
     }
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())

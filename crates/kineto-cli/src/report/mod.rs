@@ -3,7 +3,7 @@
 mod data;
 mod page;
 
-use crate::trace_file::{EventSelection, TraceFile, trace_files};
+use crate::trace_file::{EventSelection, TraceFile, is_standard_stream, trace_files};
 use crate::{print_error, print_text};
 use kineto_base::text::escaped_path;
 use kineto_model::write::file::temporary_name;
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
     let sides: Vec<Vec<TraceFile>> = arguments.traces.iter().map(|path| trace_files(path)).collect();
     let traces = sides.concat();
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&traces));
-    let is_piped = output.as_os_str() == "-";
+    let is_piped = is_standard_stream(&output);
     if let Some(error) = (!is_piped).then(|| check_output(&output, &traces).err()).flatten() {
         return print_error(&format_args!("cannot write {}: {error}", output.display()));
     }
@@ -154,7 +154,7 @@ impl PageData {
             let Some(section) = self.longest(Some(side)).and_then(|longest| self.sections.get_mut(longest)) else {
                 continue;
             };
-            if section.has_details || section.path.as_os_str() == "-" {
+            if section.has_details || is_standard_stream(&section.path) {
                 continue;
             }
             if let Ok(events) = arguments.part.read_events(&section.path) {
@@ -206,7 +206,7 @@ fn default_output(traces: &[TraceFile]) -> PathBuf {
     const EXTENSIONS: [&str; 6] = [".gz", ".json", ".trace", ".pt", ".pftrace", ".perfetto-trace"];
 
     match traces {
-        [only] if only.as_os_str() != "-" => {
+        [only] if !is_standard_stream(only) => {
             let name = data::file_name(only);
             let mut stem = name.as_str();
             while let Some(shorter) = EXTENSIONS.into_iter().find_map(|end| stem.strip_suffix(end)) {

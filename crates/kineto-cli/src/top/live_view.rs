@@ -1,5 +1,6 @@
 //! The newest records of a live file, as a table.
 
+use crate::trace_file::FILE_BYTES_MAX;
 use kineto_base::text::{count_with_noun, escaped_path, printable};
 use kineto_trace::Timestamp;
 use kineto_trace::analysis::{Event, Events};
@@ -62,12 +63,11 @@ impl LiveView {
     pub(super) fn read(path: &Path, seconds: f64) -> Result<LiveView, String> {
         /// The program may replace the tables of the file while they are read.
         const TRIES: usize = 3;
-        const BYTES_MAX: u64 = 1 << 40;
 
         let begun = Instant::now();
         let mut last_error = String::new();
         for _ in 0..TRIES {
-            let file = open_entry(path, BYTES_MAX)
+            let file = open_entry(path, FILE_BYTES_MAX)
                 .map_err(|why| format!("cannot open it: {why}; run this command as its user or as root"))?;
             let memory =
                 FileMemory::of(&file).map_err(|why| format!("cannot read its size: {why}; check its file system"))?;

@@ -42,3 +42,13 @@ fn stacks_are_printed_or_written() {
     let (_, errors, status) = run(&["stacks", cut.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("cut off at line"), "{errors}");
 }
+
+#[test]
+fn stacks_are_written_to_the_standard_output() {
+    let (folder, whole, _) = traces();
+    let (expected, ..) = run(&["stacks", whole.to_str().unwrap()]);
+    let mut command = super::command(&["stacks", whole.to_str().unwrap(), "-o", "-"]);
+    let (out, errors, status) = super::texts(command.current_dir(folder.path()).output().unwrap());
+    assert!(!folder.path().join("-").exists());
+    assert_eq!((out, errors.as_str(), status), (expected, "", Some(0)));
+}

@@ -111,3 +111,31 @@ fn killed_conversion_leaves_no_unfinished_trace() {
     assert!(left.len() == 1 && left[0].ends_with(".part"), "{left:?}");
     assert!(!kineto_model::write::file::is_unfinished_name(&left[0]));
 }
+
+#[test]
+fn converted_trace_reports_events_left_out() {
+    let (folder, whole, _) = traces();
+    let events =
+        r#"{"ph":"X","name":"untimed","dur":1},{"ph":"O","name":"object","ts":1},{"ph":"E","ts":1,"pid":9,"tid":9}"#;
+    std::fs::write(&whole, super::TRACE.replace("\n]}", &format!(",{events}]}}"))).unwrap();
+    for name in ["out.json", "out.csv", "out.pftrace"] {
+        let output = folder.path().join(name);
+        let (out, errors, status) = run(&["convert", whole.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+        let causes = "other_phase (1), without_time (1), end_without_begin (1)";
+        let expected = format!("{}: left out 3 events: {causes}\n", whole.display());
+        assert_eq!((out.as_str(), errors, status), ("", expected, Some(0)));
+    }
+}
+
+#[test]
+fn standard_output_has_no_format() {
+    let (folder, whole, cut) = traces();
+    for arguments in [["convert", whole.to_str().unwrap()], ["repair", cut.to_str().unwrap()]] {
+        let mut command = super::command(&[&arguments[..], &["-o", "-"]].concat());
+        let (out, errors, status) = super::texts(command.current_dir(folder.path()).output().unwrap());
+        let expected =
+            "cannot write -: the name of the output gives the format, and the standard output has none; name a file\n";
+        assert_eq!((out.as_str(), errors.as_str(), status), ("", expected, Some(1)), "{arguments:?}");
+        assert!(!folder.path().join("-").exists());
+    }
+}

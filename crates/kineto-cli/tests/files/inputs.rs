@@ -150,8 +150,15 @@ fn path_of(name: &str) -> PathBuf {
 /// Runs a command that succeeds without a word of error; returns its output.
 #[track_caller]
 fn succeed(arguments: &[&str]) -> String {
+    succeed_without(arguments, "")
+}
+
+/// Runs a command that succeeds and reports only what it left out; returns its output.
+#[track_caller]
+fn succeed_without(arguments: &[&str], left_out: &str) -> String {
     let (out, errors, status) = run(arguments);
-    assert_eq!((errors.as_str(), status), ("", Some(0)), "{arguments:?}: {out}");
+    let expected = if left_out.is_empty() { String::new() } else { format!("{}: left out {left_out}\n", arguments[1]) };
+    assert_eq!((errors, status), (expected, Some(0)), "{arguments:?}: {out}");
     out
 }
 
@@ -197,15 +204,16 @@ fn each_input_has_its_result_in_each_command() {
         for (found, expected) in problems.iter().zip(input.problems) {
             assert!(found.contains(expected), "{name}: {expected}\n{report}");
         }
+        let left_out = if name == "kernel_ts_zero" { "1 event: without_time (1)" } else { "" };
         for format in ["json", "pftrace", "json.gz"] {
             let converted = at(&format!("{name}.{format}"));
-            succeed(&["convert", path, "-o", &converted]);
+            succeed_without(&["convert", path, "-o", &converted], left_out);
             assert_figures(&converted, &input);
         }
         for format in ["csv", "speedscope.json", "folded"] {
-            succeed(&["convert", path, "-o", &at(&format!("{name}.{format}"))]);
+            succeed_without(&["convert", path, "-o", &at(&format!("{name}.{format}"))], left_out);
         }
-        check_repair(&input, path, &at(&format!("{name}.repaired.json")));
+        check_repair(&input, path, left_out, &at(&format!("{name}.repaired.json")));
         let (figure, of, count) = input.count;
         let rules = at("rules.toml");
         fs::write(&rules, format!("[[rule]]\nfigure = \"{figure}\"\nof = \"{of}\"\nmin = {count}\nmax = {count}\n"))
@@ -220,8 +228,8 @@ fn each_input_has_its_result_in_each_command() {
 }
 
 /// Repairs a file, and checks that the copy is JSON with the same figures.
-fn check_repair(input: &Input, path: &str, output: &str) {
-    let out = succeed(&["repair", path, "-o", output]);
+fn check_repair(input: &Input, path: &str, left_out: &str, output: &str) {
+    let out = succeed_without(&["repair", path, "-o", output], left_out);
     assert!(out.trim_end().ends_with(&format!(": {}", input.repair)), "{}: {out}", input.name);
     if input.repair.starts_with("whole") {
         assert!(!Path::new(output).exists());
@@ -281,4 +289,18 @@ fn faults_name_the_line_and_options_of_the_command() {
     fs::write(path, "{\"traceEvents\": [\n{\"ph\": \"X\", \"name\": \"a\", \"ts\": 1, \"dur\": 1},\n{\"ph\"").unwrap();
     let (out, errors, status) = run(&["validate", "--partial", path]);
     assert!(errors.is_empty() && status == Some(1) && out.contains("TensorBoard does not list"), "{out}{errors}");
+}
+
+#[test]
+fn folder_is_no_trace_of_commands_that_read_one() {
+    let (folder, _, _) = super::traces();
+    let path = folder.path().to_str().unwrap();
+    let output = folder.path().join("out.csv");
+    for command in
+        [&["table", path][..], &["path", path], &["stacks", path], &["convert", path, "-o", output.to_str().unwrap()]]
+    {
+        let (_, errors, status) = run(command);
+        assert!(errors.ends_with(": it is a folder; name one of its traces, such as cut.json\n"), "{errors}");
+        assert_eq!(status, Some(1));
+    }
 }

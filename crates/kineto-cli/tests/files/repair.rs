@@ -91,3 +91,35 @@ fn pipe_is_not_repaired() {
     let (_, errors, status) = run(&["repair", pipe.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("save it to a file first"), "{errors}");
 }
+
+#[test]
+fn other_inputs_name_the_command_that_helps() {
+    let (folder, whole, _) = traces();
+    for name in ["a.pftrace", "a.pftrace.gz"] {
+        let native = folder.path().join(name);
+        let native = native.to_str().unwrap();
+        assert_eq!(run(&["convert", whole.to_str().unwrap(), "-o", native]).2, Some(0));
+        let (_, errors, status) = run(&["repair", native]);
+        assert!(status == Some(1) && errors.contains("use `kineto convert --partial`"), "{name}: {errors}");
+    }
+    let (_, errors, status) = run(&["repair", "-"]);
+    let expected = "cannot read -: a repair reads a trace twice; save it to a file first\n";
+    assert_eq!((errors.as_str(), status), (expected, Some(1)));
+}
+
+#[test]
+fn repaired_trace_reports_events_left_out() {
+    let (folder, whole, cut) = traces();
+    let untimed = |text: String| text.replace("\"ts\":5,", "");
+    for path in [&whole, &cut] {
+        fs::write(path, untimed(super::TRACE.to_owned())).unwrap();
+    }
+    fs::write(&cut, untimed(super::TRACE.replace("\n]}", ","))).unwrap();
+    let repaired = folder.path().join("repaired-cut.json");
+    for (path, read) in [(&whole, &whole), (&cut, &repaired)] {
+        let (out, errors, status) = run(&["repair", path.to_str().unwrap()]);
+        let expected = format!("{}: left out 1 event: without_time (1)\n", read.display());
+        assert_eq!((errors, status), (expected, Some(0)), "{out}");
+        assert!(out.contains("2 events"), "{out}");
+    }
+}

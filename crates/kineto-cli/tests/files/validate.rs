@@ -36,3 +36,35 @@ fn file_that_is_no_trace_is_an_error() {
         "{out}{errors}"
     );
 }
+
+#[test]
+fn standard_input_has_no_name_to_check() {
+    let mut child = super::command(&["validate", "-"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    fs::write(&path, TRACE).unwrap();
+    let (out, errors, status) = super::texts(child.stdin(fs::File::open(&path).unwrap()).output().unwrap());
+    assert_eq!((out.as_str(), errors.as_str(), status), ("-: no problem in 3 events\n", "", Some(0)));
+}
+
+#[cfg(unix)]
+#[test]
+fn pipe_has_no_name_to_check() {
+    let (out, errors, status) = run_piped("validate");
+    assert!(out.ends_with(": no problem in 3 events\n") && errors.is_empty() && status == Some(0), "{out}{errors}");
+}
+
+/// Runs a command on a pipe that holds a trace.
+#[cfg(unix)]
+fn run_piped(name: &str) -> (String, String, Option<i32>) {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::write(pipe, TRACE)
+    });
+    let result = run(&[name, pipe.to_str().unwrap()]);
+    writer.join().unwrap().unwrap();
+    result
+}
