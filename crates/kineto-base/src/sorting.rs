@@ -23,6 +23,11 @@ pub fn sort_few_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     }
 }
 
+/// Sorts like `sort`.
+pub fn sort_few<T: Ord>(items: &mut [T]) {
+    sort_few_by(items, T::cmp);
+}
+
 /// Sorts stably by a key, like `sort_by_key`.
 pub fn sort_few_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     sort_few_by(items, |a, b| key(a).cmp(&key(b)));

@@ -7,6 +7,7 @@ use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEn
 use crate::hash::HashMap;
 use crate::layout::without_margin;
 use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
+use crate::sorting::sort_few_by_key;
 use crate::time::{Timestamp, base_time};
 use crate::write::chrome::{ChromeWriter, Header};
 use crate::write::file::{self, Format, FormatKind};
@@ -148,7 +149,7 @@ impl Events {
             }
         }
         let mut spans: Vec<_> = spans.into_iter().collect();
-        spans.sort_by_key(|(_, (first, end))| (first.start(), Reverse(*end)));
+        sort_few_by_key(&mut spans, |(_, (first, end))| (first.start(), Reverse(*end)));
         for (span, (first, end)) in spans {
             let args = OtherArguments(first);
             let (name, on, start) = (first.name(), track_from_event(&first), first.start());

@@ -4,6 +4,7 @@ use super::averages::SortBy;
 use super::events::{Event, Events, values};
 use super::relations::{Attribution, Forest, Nesting};
 use crate::hash::HashMap;
+use crate::sorting::sort_few;
 use crate::text::is_unprintable;
 use crate::write::file;
 use crate::{Error, ErrorKind};
@@ -146,7 +147,7 @@ impl FoldedStacks<'_> {
             *time = time.saturating_add(ns);
         }
         let mut lines: Vec<_> = lines.into_iter().collect();
-        lines.sort();
+        sort_few(&mut lines);
         lines
     }
 }

@@ -2,6 +2,7 @@
 
 use super::events::{Event, Events, ProcessTitles};
 use crate::hash::HashMap;
+use crate::sorting::{sort_few_by, sort_few_by_key};
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use std::cmp::Reverse;
@@ -227,11 +228,11 @@ impl<'e> TimelineBuilder<'e> {
         let mut order: Vec<usize> = (0..tracks.len()).collect();
         order.retain(|index| tracks.get(*index).is_some_and(|track| !track.slices.is_empty()));
         let busy = |index: &usize| tracks.get(*index).map_or(0, |track| track.busy_ns);
-        order.sort_by_key(|index| (Reverse(busy(index)), *index));
+        sort_few_by_key(&mut order, |index| (Reverse(busy(index)), *index));
         order.truncate(self.limits.tracks);
         let is_host = |index: &usize| tracks.get(*index).is_some_and(|track| !track.is_device);
         let place = |index: &usize| self.events.tracks().get(*index).map(|track| (&track.process, &track.thread));
-        order.sort_by(|a, b| (is_host(a), place(a)).cmp(&(is_host(b), place(b))));
+        sort_few_by(&mut order, |a, b| (is_host(a), place(a)).cmp(&(is_host(b), place(b))));
         order
     }
 
@@ -241,7 +242,7 @@ impl<'e> TimelineBuilder<'e> {
         const SCATTER: u32 = 0x9E37_79B1;
 
         let mut by_count = order.to_vec();
-        by_count.sort_by_key(|index| tracks.get(*index).map_or(0, |track| track.slices.len()));
+        sort_few_by_key(&mut by_count, |index| tracks.get(*index).map_or(0, |track| track.slices.len()));
         let mut left = self.limits.slices;
         for (number, index) in by_count.iter().enumerate() {
             let Some(track) = tracks.get_mut(*index) else { continue };
@@ -348,7 +349,7 @@ impl<'b> Density<'b> {
 
     fn into_cells(self) -> Vec<DensityCell> {
         let mut cells: Vec<_> = self.cells.into_values().collect();
-        cells.sort_unstable_by_key(|cell| cell.index);
+        sort_few_by_key(&mut cells, |cell| cell.index);
         cells
     }
 }

@@ -8,6 +8,7 @@ use super::quantity::Quantity;
 use super::report::{RuleOutcome, RulePlace, RuleStatus};
 use super::scope::Spot;
 use super::{Rule, RuleScope};
+use crate::sorting::{sort_few_by, sort_few_by_key};
 use std::cmp::Ordering;
 
 /// The number of places in an outcome.
@@ -87,7 +88,7 @@ fn worst_places(
     let shows_events =
         rule.figure == Figure::LongestGap || (limit == Limit::Max && rule.forbids() && !measured.spots.is_empty());
     if is_each && !shows_events {
-        broken.sort_by(|a, b| limit.order(a.value, b.value));
+        sort_few_by(&mut broken, |a, b| limit.order(a.value, b.value));
         let spots = broken.iter().filter_map(|sample| Some((sample.spot?, sample.value)));
         return spots.take(PLACES).map(|(spot, value)| place(rule, context, spot, Some(value))).collect();
     }
@@ -96,7 +97,7 @@ fn worst_places(
         return Vec::new();
     }
     let mut spots = measured.spots.clone();
-    spots.sort_by_key(Spot::duration_ns);
+    sort_few_by_key(&mut spots, Spot::duration_ns);
     if limit == Limit::Max {
         spots.reverse();
     }

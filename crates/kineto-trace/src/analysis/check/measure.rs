@@ -14,6 +14,7 @@ use crate::analysis::events::{Event, MEMORY_EVENT, Note};
 use crate::analysis::percentile::percentile;
 use crate::analysis::summary::{CallRole, PathPiece, WorkClass, recorded_losses};
 use crate::hash::{HashMap, HashSet};
+use crate::sorting::sort_few_by_key;
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
 
@@ -404,7 +405,7 @@ fn measure_memory(
         }
     }
     let mut peaks: Vec<_> = peaks.into_values().collect();
-    peaks.sort_by_key(|(total, event)| (std::cmp::Reverse(*total), event.index()));
+    sort_few_by_key(&mut peaks, |(total, event)| (std::cmp::Reverse(*total), event.index()));
     let sample =
         |(total, event): &(u64, Event<'_>)| Sample { value: Quantity::Bytes(*total), spot: Some(Spot::of(event)) };
     if peaks.is_empty() {

@@ -1,5 +1,6 @@
 //! The names of a trace that are nearest to a misspelt one.
 
+use crate::sorting::sort_few;
 pub(super) use crate::text::printable;
 use crate::text::{edit_distance, floor_char_boundary};
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ pub(super) fn nearest_names<'n>(misspelt: &str, names: impl IntoIterator<Item = 
             (!contains, edit_distance(wanted.as_bytes(), name.as_bytes()), name)
         })
         .collect();
-    found.sort_unstable();
+    sort_few(&mut found);
     let shown: Vec<_> = found.iter().take(SHOWN).map(|(.., name)| format!("`{}`", printable(name))).collect();
     if shown.is_empty() { "nothing".to_owned() } else { shown.join(", ") }
 }

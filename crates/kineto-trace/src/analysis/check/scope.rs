@@ -7,6 +7,7 @@ use crate::activity::ActivityType;
 use crate::analysis::events::{Event, Events, StringId, TrackId};
 use crate::analysis::summary::{Intervals, step_number};
 use crate::hash::HashMap;
+use crate::sorting::sort_few;
 use crate::time::Timestamp;
 
 /// The number that means "no slice".
@@ -219,7 +220,7 @@ struct TimedWeights {
 
 impl TimedWeights {
     fn new(mut times: Vec<(Timestamp, u64)>) -> TimedWeights {
-        times.sort_unstable();
+        sort_few(&mut times);
         let mut sum = 0u64;
         let sums = times.iter().map(|(_, weight)| {
             sum = sum.saturating_add(*weight);

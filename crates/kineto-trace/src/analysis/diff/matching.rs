@@ -6,6 +6,7 @@ use super::outline::Outline;
 use super::profile::ClassKind;
 use super::sides::MergedSide;
 use crate::hash::HashMap;
+use crate::sorting::{sort_few, sort_few_by_key};
 
 /// Classes that match: of one side, of the other, or of both.
 #[derive(Clone, Debug)]
@@ -81,7 +82,7 @@ impl Groups {
             counts
         });
         let mut votes: Vec<_> = votes.into_iter().collect();
-        votes.sort_unstable();
+        sort_few(&mut votes);
         for ((a, b), count) in &votes {
             let is_most = |of: &HashMap<u32, u64>, class: &u32| of.get(class).is_some_and(|all| count * 2 >= *all);
             if is_most(&counts[0], a) || is_most(&counts[1], b) {
@@ -120,7 +121,7 @@ impl Groups {
             }
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
-        groups.sort_unstable_by_key(|(root, _)| *root);
+        sort_few_by_key(&mut groups, |(root, _)| *root);
         groups.into_iter().map(|(_, pair)| pair).collect()
     }
 }

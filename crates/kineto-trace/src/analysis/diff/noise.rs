@@ -7,6 +7,7 @@
 //! - Runs differ by more than their steps show. With several runs, the spread between them decides (`runs`).
 //! - Many classes are tested, and one false alarm is too many. So Holm's method bounds the probability of any (Holm 1979). It
 //!   assumes nothing about how classes depend on each other; Benjamini and Hochberg's would accept some false alarms.
+use crate::sorting::sort_few_by;
 
 /// The fewest values from which a spread is estimated.
 pub(super) const MIN_VALUES: usize = 4;
@@ -276,7 +277,7 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
 pub(super) fn correct_for_number(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     let probability = |at: usize| probabilities.get(at).copied().unwrap_or(1.0);
-    order.sort_by(|a, b| probability(*a).total_cmp(&probability(*b)));
+    sort_few_by(&mut order, |a, b| probability(*a).total_cmp(&probability(*b)));
     let mut corrected = vec![1.0; probabilities.len()];
     let mut highest = 0.0f64;
     for (rank, at) in order.iter().enumerate() {

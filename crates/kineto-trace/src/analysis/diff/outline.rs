@@ -5,6 +5,7 @@ use crate::analysis::events::{Event, Events};
 use crate::analysis::relations::{Attribution, Forest};
 use crate::analysis::summary::{Devices, WorkClass};
 use crate::hash::HashMap;
+use crate::sorting::sort_few_by_key;
 use crate::time::Timestamp;
 use std::ops::Range;
 
@@ -74,7 +75,7 @@ impl Outline {
                 placed.push(Placed { order: (thread, at), event: work.event, parent, ns: work.duration_ns() });
             }
         }
-        placed.sort_by_key(|placed| placed.order);
+        sort_few_by_key(&mut placed, |placed| placed.order);
         Outline::from_placed(profiler, &placed)
     }
 
@@ -118,7 +119,7 @@ impl Outline {
 fn median_window(windows: &[Range<Timestamp>]) -> Option<Range<Timestamp>> {
     let mut order: Vec<_> =
         windows.iter().map(|window| (window.end.since(window.start), window.start, window)).collect();
-    order.sort_unstable_by_key(|(ns, start, _)| (*ns, *start));
+    sort_few_by_key(&mut order, |(ns, start, _)| (*ns, *start));
     order.get(order.len() / 2).map(|(.., window)| (*window).clone())
 }
 

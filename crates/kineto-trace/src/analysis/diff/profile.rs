@@ -8,6 +8,7 @@ use crate::analysis::summary::{
     CriticalPath, Devices, PathKind, PathPlace, WorkClass, distributed_rank, step_number, step_windows,
 };
 use crate::hash::HashMap;
+use crate::sorting::{sort_few, sort_few_by_key};
 use crate::time::Timestamp;
 use std::fmt;
 use std::ops::Range;
@@ -309,7 +310,7 @@ impl Profiler {
             self.add(event, ClassKind::DeviceAnnotation, &occurrence);
         }
         for class in &mut self.classes {
-            class.steps.sort_unstable_by_key(|share| share.step);
+            sort_few_by_key(&mut class.steps, |share| share.step);
             class.steps.dedup_by(|next, kept| {
                 let is_same = next.step == kept.step;
                 if is_same {
@@ -333,7 +334,7 @@ impl Profiler {
             }
         }
         let mut shares: Vec<_> = shares.into_iter().map(|((kind, class), ns)| (kind, class, ns)).collect();
-        shares.sort_unstable();
+        sort_few(&mut shares);
         shares
     }
 }

@@ -3,6 +3,7 @@
 use super::{ChangeVerdict, ClassChange, ClassKind, ClassMove, Diff, DiffPart, DiffUnit, LeftOutReason, MatchReason};
 use crate::analysis::averages::format_time;
 use crate::analysis::summary::truncate_name;
+use crate::sorting::sort_few;
 use std::fmt::{self, Formatter};
 
 /// A difference as text; made by [`Diff::screen`], printed by `Display`.
@@ -327,7 +328,7 @@ fn list_numbers(noun: &str, numbers: impl Iterator<Item = i64>) -> String {
     const SHOWN: usize = 8;
 
     let mut all: Vec<i64> = numbers.collect();
-    all.sort_unstable();
+    sort_few(&mut all);
     all.dedup();
     let shown: Vec<String> = all.iter().take(SHOWN).map(i64::to_string).collect();
     match (all.len(), all.len() - shown.len()) {

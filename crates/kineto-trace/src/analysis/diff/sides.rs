@@ -7,6 +7,7 @@ use super::{ClassSide, DiffSide, LeftOutReason, LeftOutTrace};
 use crate::analysis::events::TrackId;
 use crate::analysis::summary::WorkClass;
 use crate::hash::{HashMap, HashSet};
+use crate::sorting::sort_few_by_key;
 
 /// The traces of one side that take part in the comparison.
 pub(super) struct MergedSide<'p> {
@@ -217,7 +218,7 @@ impl<'p> MergedSide<'p> {
         let shares = shares.filter(|share| (share.step as usize) < steps);
         let mut values: Vec<_> =
             shares.map(|share| (share.step, share.count as f64 / ranks, share.ns as f64 / ranks)).collect();
-        values.sort_by_key(|(step, ..)| *step);
+        sort_few_by_key(&mut values, |(step, ..)| *step);
         values.dedup_by(|next, kept| {
             let is_same = next.0 == kept.0;
             if is_same {

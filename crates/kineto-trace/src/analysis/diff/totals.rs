@@ -5,6 +5,7 @@ use super::sides::MergedSide;
 use super::{ClassChange, DiffPart};
 use crate::analysis::summary::PathKind;
 use crate::hash::HashMap;
+use crate::sorting::{sort_few, sort_few_by, sort_few_by_key};
 use std::cmp::Reverse;
 
 /// A part of the path: a kind, and the pair of its class.
@@ -43,7 +44,7 @@ pub(super) fn divide_totals(
     let name = |pair: Option<u32>| classes.get(pair? as usize).map(|change| change.name().to_owned());
     let part = |((kind, pair), [a_ns, b_ns]): (PartKey, [u64; 2])| DiffPart { kind, name: name(pair), a_ns, b_ns };
     let mut parts: Vec<_> = parts.into_iter().map(part).filter(|part| part.a_ns > 0 || part.b_ns > 0).collect();
-    parts.sort_by(|a, b| {
+    sort_few_by(&mut parts, |a, b| {
         let key =
             |part: &DiffPart| (Reverse(part.change_ns().unsigned_abs()), Reverse(part.a_ns.max(part.b_ns)), part.kind);
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
@@ -64,13 +65,13 @@ fn mean_parts(
         *sums.entry((kind, pair)).or_default() += u128::from(ns);
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_unstable();
+    sort_few(&mut sums);
     let units = u128::from(units.max(1));
     let narrow = |ns: u128| u64::try_from(ns).unwrap_or(u64::MAX);
     let mean = sums.iter().map(|(_, ns)| ns).sum::<u128>() / units;
     let left = mean - sums.iter().map(|(_, ns)| ns / units).sum::<u128>();
     let mut by_remainder: Vec<usize> = (0..sums.len()).collect();
-    by_remainder.sort_by_key(|at| Reverse(sums.get(*at).map_or(0, |(_, ns)| ns % units)));
+    sort_few_by_key(&mut by_remainder, |at| Reverse(sums.get(*at).map_or(0, |(_, ns)| ns % units)));
     let mut parts: Vec<_> = sums.iter().map(|(key, ns)| (*key, narrow(ns / units))).collect();
     for at in by_remainder.into_iter().take(usize::try_from(left).unwrap_or(0)) {
         parts.get_mut(at).into_iter().for_each(|(_, ns)| *ns += 1);

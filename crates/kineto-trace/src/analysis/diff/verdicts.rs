@@ -13,6 +13,7 @@ use super::{ChangeVerdict, ClassChange, ClassMove, ClassSide, Diff, DiffTotal, D
 use crate::analysis::events::TrackId;
 use crate::analysis::summary::CallRole;
 use crate::hash::{HashMap, HashSet};
+use crate::sorting::{sort_few, sort_few_by, sort_few_by_key};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -50,7 +51,7 @@ pub(super) fn compare_sides(a: &MergedSide<'_>, b: &MergedSide<'_>, threshold_pe
     comparison.doubt_total(&classes, &mut total_result);
     let (means, parts) = divide_totals((a, b), &pairs, &classes, has_steps);
     let change_ns = |change: &ClassChange| Reverse(change.change_ns().unsigned_abs());
-    classes.sort_by(|a, b| {
+    sort_few_by(&mut classes, |a, b| {
         let key = |change: &ClassChange| (!change.verdict.is_change(), change_ns(change));
         key(a).cmp(&key(b)).then_with(|| (a.name(), a.kind).cmp(&(b.name(), b.kind)))
     });
@@ -325,7 +326,7 @@ fn match_streams(a: &MergedSide<'_>, b: &MergedSide<'_>) -> HashMap<Stream, Stre
     let (all_a, all_b) = (a.stream_times(None), b.stream_times(None));
     let only = |own: &HashMap<&Stream, u64>, other: &HashMap<&Stream, u64>| {
         let mut only: Vec<_> = own.iter().filter(|(stream, _)| !other.contains_key(*stream)).collect();
-        only.sort_by_key(|(stream, ns)| (Reverse(**ns), **stream));
+        sort_few_by_key(&mut only, |(stream, ns)| (Reverse(**ns), **stream));
         only.into_iter().map(|(stream, _)| (*stream).clone()).collect::<Vec<_>>()
     };
     only(&all_a, &all_b).into_iter().zip(only(&all_b, &all_a)).collect()
@@ -604,7 +605,7 @@ impl Comparison<'_, '_> {
 fn moved_most(a: &HashMap<String, f64>, b: &HashMap<String, f64>) -> Option<(String, String)> {
     let share = |of: &HashMap<String, f64>, key: &String| of.get(key).copied().unwrap_or(0.0);
     let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
-    keys.sort_unstable();
+    sort_few(&mut keys);
     keys.dedup();
     let elsewhere: f64 = keys.iter().map(|key| (share(b, key) - share(a, key)).max(0.0)).sum();
     let change = |key: &&&String| share(b, key) - share(a, key);

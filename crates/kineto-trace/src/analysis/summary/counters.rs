@@ -3,6 +3,7 @@
 use crate::activity::Args;
 use crate::analysis::events::values::as_float;
 use crate::analysis::events::{Event, Events, ProcessTitles, StringId, TrackId};
+use crate::sorting::sort_few_by;
 use std::collections::BTreeMap;
 
 /// The values of one series of a counter.
@@ -43,7 +44,7 @@ pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
         found.into_figures(name, series, track)
     };
     let mut rows: Vec<_> = all.into_iter().map(figures).collect();
-    rows.sort_by(|a, b| (&a.track, &a.name, &a.series).cmp(&(&b.track, &b.name, &b.series)));
+    sort_few_by(&mut rows, |a, b| (&a.track, &a.name, &a.series).cmp(&(&b.track, &b.name, &b.series)));
     rows
 }
 

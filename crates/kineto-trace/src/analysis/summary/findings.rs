@@ -5,6 +5,7 @@ use super::screen::truncate_name;
 use super::{StepFigures, Summary};
 use crate::analysis::averages::{Average, format_time};
 use crate::analysis::percentile::percentile;
+use crate::sorting::sort_few_by_key;
 use crate::text::count_with_noun;
 use std::cmp::Reverse;
 
@@ -58,7 +59,7 @@ impl Summary {
             find_dominated_path,
         ];
         let mut found: Vec<Finding> = all.iter().filter_map(|find| find(self)).collect();
-        found.sort_by_key(|finding| Reverse(finding.gain_ns));
+        sort_few_by_key(&mut found, |finding| Reverse(finding.gain_ns));
         // The gains of the others rest on such times.
         found.splice(0..0, find_overlong_work(self));
         found.truncate(MAX_FINDINGS);
@@ -337,7 +338,7 @@ fn find_uneven_steps(summary: &Summary) -> Option<Finding> {
     if steps.len() < MIN_COUNT {
         return None;
     }
-    steps.sort_by_key(|step| step.ns_with_device());
+    sort_few_by_key(&mut steps, |step| step.ns_with_device());
     let median = percentile(&steps.iter().map(|step| step.ns_with_device()).collect::<Vec<_>>(), 500);
     let is_long = |step: &&&StepFigures| step.ns_with_device() > median + median * MIN_PERCENT_OVER / 100;
     let long: Vec<_> = steps.iter().rev().filter(is_long).collect();

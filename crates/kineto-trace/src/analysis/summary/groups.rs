@@ -5,6 +5,7 @@ use super::work::{Work, WorkClass, is_copy};
 use crate::analysis::events::values::{as_signed, as_text};
 use crate::analysis::events::{Event, StringId};
 use crate::hash::HashMap;
+use crate::sorting::sort_few_by_key;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -110,7 +111,7 @@ fn by_name<'e, T: Copy>(all: impl Iterator<Item = (Event<'e>, T)>) -> Vec<(&'e s
     }
     let rows = groups.into_iter().map(|(name, (tag, ns))| (name, tag, Durations::new(ns.iter().copied())));
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|(name, _, durations)| (Reverse(durations.sum_ns), *name));
+    sort_few_by_key(&mut rows, |(name, _, durations)| (Reverse(durations.sum_ns), *name));
     rows
 }
 
@@ -138,7 +139,7 @@ pub(super) fn collective_figures(work: &[Work<'_>]) -> Vec<CollectiveFigures> {
         union_ns: Intervals::union(all.iter().map(|work| work.interval())).total_ns(),
     };
     let mut rows: Vec<_> = kinds.into_iter().map(figures).collect();
-    rows.sort_by_key(|row| Reverse(row.durations.sum_ns));
+    sort_few_by_key(&mut rows, |row| Reverse(row.durations.sum_ns));
     rows
 }
 

@@ -6,6 +6,7 @@ use super::occupation::Occupation;
 use super::{Summary, WorkClass, path};
 use crate::analysis::averages::Average;
 use crate::analysis::events::{Note, TrackId};
+use crate::sorting::{sort_few, sort_few_by_key};
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -118,7 +119,7 @@ fn kernels_total(summary: &Summary) -> Value {
         rows.map(|row| &row.durations).fold((0u64, 0u64), total)
     };
     let mut classes: Vec<_> = summary.kernels.iter().map(|row| row.class).collect();
-    classes.sort_unstable();
+    sort_few(&mut classes);
     classes.dedup();
     let by_class = classes.into_iter().map(|class| {
         let (count, ns) = sum(Some(class));
@@ -260,7 +261,7 @@ fn ops_total(summary: &Summary) -> Value {
 /// Returns the operations with the greatest `key`, then by name.
 fn top_ops_json(summary: &Summary, key: fn(&Average) -> i64, is_listed: fn(&Average) -> bool) -> Vec<Value> {
     let mut rows: Vec<&Average> = summary.averages.ops().iter().filter(|row| is_listed(row)).collect();
-    rows.sort_by_key(|row| (Reverse(key(row)), row.name()));
+    sort_few_by_key(&mut rows, |row| (Reverse(key(row)), row.name()));
     let base = summary.averages.cpu_base_ns();
     let op = |row: &&Average| {
         json!({

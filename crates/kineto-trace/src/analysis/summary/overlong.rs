@@ -10,6 +10,7 @@
 
 use super::work::{StreamId, Work};
 use crate::analysis::events::{Event, Events};
+use crate::sorting::sort_few_by_key;
 use crate::time::EXACT_NS;
 use std::cmp::Reverse;
 
@@ -72,7 +73,7 @@ pub(in crate::analysis) fn find_overlong<'e>(
             }
         }
     }
-    found.sort_by_key(|(event, _)| event.index());
+    sort_few_by_key(&mut found, |(event, _)| event.index());
     found
 }
 

@@ -4,6 +4,7 @@ use crate::activity::ArgValue;
 use crate::analysis::events::{Event, Events, StringId};
 use crate::analysis::percentile::percentile;
 use crate::hash::HashMap;
+use crate::sorting::sort_few_by;
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 
@@ -54,6 +55,6 @@ pub(super) fn request_figures(events: &Events) -> Vec<RequestFigures> {
         }
     };
     let mut rows: Vec<_> = durations.into_iter().map(figures).collect();
-    rows.sort_by(|a, b| (Reverse(a.sum_ns), &a.name).cmp(&(Reverse(b.sum_ns), &b.name)));
+    sort_few_by(&mut rows, |a, b| (Reverse(a.sum_ns), &a.name).cmp(&(Reverse(b.sum_ns), &b.name)));
     rows
 }

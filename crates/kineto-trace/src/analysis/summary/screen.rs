@@ -5,6 +5,7 @@ use super::path::PathText;
 use super::{Occupation, Summary};
 use crate::analysis::averages::Average;
 use crate::analysis::averages::units::format_bytes;
+use crate::sorting::sort_few_by_key;
 use crate::text::{count_with_noun, printable};
 use crate::{Error, ErrorKind};
 use std::cmp::Reverse;
@@ -378,7 +379,7 @@ impl<'s> Screen<'s> {
         let has_devices = self.summary.device_events > 0;
         let mut rows: Vec<&Average> = self.summary.averages.ops().iter().collect();
         let key = |row: &&Average| if has_devices { row.device_ns().cast_signed() } else { row.self_cpu_ns() };
-        rows.sort_by_key(|row| (Reverse(key(row)), Reverse(row.self_cpu_ns()), row.name()));
+        sort_few_by_key(&mut rows, |row| (Reverse(key(row)), Reverse(row.self_cpu_ns()), row.name()));
         if rows.is_empty() {
             return Ok(());
         }

@@ -4,6 +4,7 @@ use super::counters::CounterKey;
 use crate::activity::Args as _;
 use crate::analysis::events::values::{as_float, as_signed};
 use crate::analysis::events::{Event, Events, MEMORY_EVENT};
+use crate::sorting::sort_few_by;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -82,7 +83,7 @@ impl Events {
             CounterSeries { name, series, track, points: list.points }
         };
         let mut rows: Vec<_> = all.into_iter().map(series).collect();
-        rows.sort_by(|a, b| (&a.track, &a.name, &a.series).cmp(&(&b.track, &b.name, &b.series)));
+        sort_few_by(&mut rows, |a, b| (&a.track, &a.name, &a.series).cmp(&(&b.track, &b.name, &b.series)));
         rows
     }
 

@@ -3,6 +3,7 @@
 use super::intervals::Intervals;
 use super::work::{Devices, Work, WorkClass};
 use crate::analysis::events::{Events, TrackId};
+use crate::sorting::sort_few_by_key;
 use crate::time::Timestamp;
 use std::ops::Range;
 
@@ -52,7 +53,7 @@ impl Events {
             return Vec::new();
         }
         let range = self.slice_range();
-        by_device.sort_by_key(|(device, _)| *device);
+        sort_few_by_key(&mut by_device, |(device, _)| *device);
         let each = by_device.chunk_by(|(a, _), (b, _)| a == b).filter_map(|own| {
             let (device, _) = own.first()?;
             Some(utilization_of(Some((*device).clone()), own.iter().map(|(_, work)| *work), &range, buckets))

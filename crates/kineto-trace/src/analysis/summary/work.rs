@@ -4,6 +4,7 @@ use crate::analysis::events::values::as_signed;
 use crate::analysis::events::{Event, Events, StringId, TrackId};
 use crate::analysis::relations::Attribution;
 use crate::hash::HashMap;
+use crate::sorting::sort_few_by_key;
 use crate::time::Timestamp;
 
 /// The class of device work.
@@ -177,7 +178,7 @@ impl<'e> Devices<'e> {
             }
         }
         streams.iter_mut().for_each(|(_, all)| all.sort_by_key(Work::interval));
-        streams.sort_by_key(|(stream, _)| *stream);
+        sort_few_by_key(&mut streams, |(stream, _)| *stream);
         streams
     }
 

@@ -3,6 +3,7 @@
 use super::{PathKind, PathPiece, PathPlace};
 use crate::analysis::summary::findings::percent_of;
 use crate::hash::HashMap;
+use crate::sorting::{sort_few_by, sort_few_by_key};
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -130,7 +131,7 @@ impl PathFigures {
         }
         outside.add(None);
         let mut kinds: Vec<_> = kinds.into_iter().filter(|row| row.pieces > 0).collect();
-        kinds.sort_by_key(|row| (Reverse(row.ns), row.kind));
+        sort_few_by_key(&mut kinds, |row| (Reverse(row.ns), row.kind));
         let name = |((kind, _), (ns, pieces, name)): (_, (u64, u64, &str))| PathNameFigures {
             kind,
             name: name.to_owned(),
@@ -138,7 +139,7 @@ impl PathFigures {
             pieces,
         };
         let mut names: Vec<_> = names.into_iter().map(name).collect();
-        names.sort_by(|a, b| (b.ns, &a.name, a.kind).cmp(&(a.ns, &b.name, b.kind)));
+        sort_few_by(&mut names, |a, b| (b.ns, &a.name, a.kind).cmp(&(a.ns, &b.name, b.kind)));
         PathFigures {
             start: window.start,
             window_ns: window.end.since(window.start),
