@@ -1,5 +1,6 @@
 //! Projects annotations onto device streams.
 
+use kineto_base::sorting::sort_in_place_by_key;
 use std::cmp::Reverse;
 
 use super::chains::Chains;
@@ -65,7 +66,7 @@ impl<'s, S: Spans> AnnotationProjector<'s, S> {
     pub(super) fn finish(self) -> List<DeviceAnnotation> {
         let mut done: List<_> =
             self.done.into_iter().map(|(_, done)| done).chain(self.running.into_iter().flatten()).collect();
-        done.sort_unstable_by_key(|done| done.stream);
+        sort_in_place_by_key(&mut done, |done| done.stream);
         let mut found = List::new();
         let mut extents = Extents::default();
         for of_stream in done.chunk_by(|a, b| a.stream == b.stream) {
@@ -139,7 +140,7 @@ impl Extents {
     fn take_extents(&mut self, chains: &Chains<'_, impl Spans>) -> List<(u64, AnnotationExtent)> {
         // Outer links have lower numbers.
         let mut touched = std::mem::take(&mut self.used_links);
-        touched.sort_unstable_by_key(|link| Reverse(*link));
+        sort_in_place_by_key(&mut touched, |link| Reverse(*link));
         let mut found = List::with_capacity(touched.len());
         for number in touched {
             let Some(extent) = self.extent_by_link.get_mut(number).and_then(Option::take) else { continue };
@@ -150,7 +151,7 @@ impl Extents {
             found.push((link.annotation, extent));
         }
         // Several spans may share an annotation.
-        found.sort_unstable_by_key(|(annotation, _)| *annotation);
+        sort_in_place_by_key(&mut found, |(annotation, _)| *annotation);
         found.dedup_by(|later, earlier| {
             let are_same = later.0 == earlier.0;
             if are_same {
@@ -158,7 +159,7 @@ impl Extents {
             }
             are_same
         });
-        found.sort_unstable_by_key(|(annotation, extent)| (extent.start, Reverse(extent.end), *annotation));
+        sort_in_place_by_key(&mut found, |(annotation, extent)| (extent.start, Reverse(extent.end), *annotation));
         found
     }
 }

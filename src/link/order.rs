@@ -1,5 +1,6 @@
 //! Orders records by lane, then by time.
 
+use kineto_base::sorting::sort_in_place_by_key;
 use std::cmp::Reverse;
 use std::hash::Hash;
 
@@ -78,7 +79,7 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
     /// Orders lanes and records, after the last record.
     pub(super) fn sort_lanes(&mut self, place_of: impl Fn(RecordHandle) -> Place) {
         self.numbers = Map::default();
-        self.lanes.sort_unstable_by_key(|lane| lane.key);
+        sort_in_place_by_key(&mut self.lanes, |lane| lane.key);
         for lane in &mut self.lanes {
             lane.sort_records(&place_of);
         }

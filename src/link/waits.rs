@@ -2,6 +2,7 @@
 
 use super::LinkedEventRecord;
 use kineto_base::fallible::{List, Map};
+use kineto_base::sorting::sort_in_place_by;
 
 /// The target of a wait: the stream, and the call that recorded the event on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +24,7 @@ impl Waits {
         let records = records.filter(|record| record.correlation != 0);
         let streams: Map<Key, u32> = records.map(|record| (record.key(), record.stream)).collect();
         let mut records: List<_> = streams.into_iter().collect();
-        records.sort_unstable();
+        sort_in_place_by(&mut records, Ord::cmp);
         Waits(records)
     }
 

@@ -6,6 +6,7 @@ use super::ring::{EvictionCounts, RingContents};
 use super::{LargePayload, RetainedRecord, StoredPart};
 use crate::buffer::{Chunk, CommittedSlots};
 use crate::time::Ticks;
+use kineto_base::sorting::sort_in_place_by_key;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ impl RecordedBuffers {
         let RingContents { at, chunks, large_payloads, retained, evicted } = contents;
         let chunks = chunks.into_iter().map(RecordedPart::Chunk);
         let mut parts: Vec<_> = chunks.chain(retained.into_iter().map(RecordedPart::Retained)).collect();
-        parts.sort_unstable_by_key(RecordedPart::first_id);
+        sort_in_place_by_key(&mut parts, RecordedPart::first_id);
         RecordedBuffers { parts, lanes, large_payloads, evicted, at }
     }
 

@@ -16,6 +16,7 @@ use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, Store
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
 use kineto_base::fallible::attempt;
+use kineto_base::sorting::sort_few_by_key;
 use kineto_devices::Collection;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -380,7 +381,7 @@ fn read_collections(
     blocks.retain(|block| block.moved == Ticks(0) || until.is_none_or(|until| block.moved > until));
     // Those that were moved are older.
     let age = |block: &FoundBlock| (block.moved == Ticks(0), block.moved);
-    blocks.sort_by_key(|block| (age(block), block.place));
+    sort_few_by_key(&mut blocks, |block| (age(block), block.place));
     for block in &blocks {
         let Some(collection) = collections.get_mut(&(block.collector.into(), 0)) else {
             *damaged += 1;

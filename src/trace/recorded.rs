@@ -10,6 +10,7 @@ use crate::live::{JournalKind, LiveFile, LiveOwner};
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
 use kineto_base::fallible::List;
+use kineto_base::sorting::sort_in_place_by_key;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -274,7 +275,7 @@ impl Recorded {
     pub(crate) fn add_stored(&mut self, mut parts: Vec<RecordedPart>, payloads: Vec<(u64, Arc<LargePayload>)>) -> u64 {
         let all = parts.len();
         parts.retain(|part| window_of_epoch(&self.windows, part.epoch()).is_some());
-        parts.sort_unstable_by_key(RecordedPart::first_id);
+        sort_in_place_by_key(&mut parts, RecordedPart::first_id);
         let strays = all - parts.len();
         self.parts = parts;
         self.large_payloads = payloads.into_iter().collect();

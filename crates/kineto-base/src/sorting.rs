@@ -1,4 +1,4 @@
-//! Sorts that share their code for all types: for lists that are short or sorted once.
+//! Sorts that share their code for all types: for lists that are short, sorted already, or sorted once.
 
 use std::cmp::Ordering;
 
@@ -33,6 +33,68 @@ pub fn sort_few_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     sort_few_by(items, |a, b| key(a).cmp(&key(b)));
 }
 
+/// Sorts like `sort_unstable_by`, without memory of its own; takes linear time if the items are in order already.
+pub fn sort_in_place_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
+    if !items.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
+        let length = items.len();
+        heap_sort(&mut Compared { items, compare }, length);
+    }
+}
+
+/// Sorts like `sort_unstable_by_key`, without memory of its own; takes linear time if the items are in order already.
+pub fn sort_in_place_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
+    sort_in_place_by(items, |a, b| key(a).cmp(&key(b)));
+}
+
+/// Items and their order, by index.
+trait Places {
+    fn is_less(&self, a: usize, b: usize) -> bool;
+    fn swap(&mut self, a: usize, b: usize);
+}
+
+struct Compared<'i, T, F> {
+    items: &'i mut [T],
+    compare: F,
+}
+
+impl<T, F: Fn(&T, &T) -> Ordering> Places for Compared<'_, T, F> {
+    fn is_less(&self, a: usize, b: usize) -> bool {
+        self.items.get(a).zip(self.items.get(b)).is_some_and(|(a, b)| (self.compare)(a, b) == Ordering::Less)
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.items.swap(a, b);
+    }
+}
+
+fn heap_sort(places: &mut dyn Places, length: usize) {
+    for root in (0..length / 2).rev() {
+        sift_down(places, root, length);
+    }
+    for end in (1..length).rev() {
+        places.swap(0, end);
+        sift_down(places, 0, end);
+    }
+}
+
+/// Restores the order of a heap of `length` items, of which the one at `root` may be smaller than those below.
+fn sift_down(places: &mut dyn Places, mut root: usize, length: usize) {
+    loop {
+        let mut child = 2 * root + 1;
+        if child >= length {
+            return;
+        }
+        if child + 1 < length && places.is_less(child, child + 1) {
+            child += 1;
+        }
+        if !places.is_less(root, child) {
+            return;
+        }
+        places.swap(root, child);
+        root = child;
+    }
+}
+
 fn sort_places(places: &mut [usize], compare: &dyn Fn(usize, usize) -> Ordering) {
     places.sort_by(|a, b| compare(*a, *b));
 }
@@ -48,6 +110,14 @@ mod tests {
             let mut expected = items.clone();
             expected.sort_by_key(|(key, _)| *key);
             sort_few_by_key(&mut items, |(key, _)| *key);
+            prop_assert_eq!(items, expected);
+        }
+
+        #[test]
+        fn sort_in_place_matches_std_sort(mut items: Vec<(u8, String)>) {
+            let mut expected = items.clone();
+            expected.sort();
+            sort_in_place_by(&mut items, Ord::cmp);
             prop_assert_eq!(items, expected);
         }
     }

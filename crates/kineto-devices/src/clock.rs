@@ -2,6 +2,7 @@
 
 use kineto_base::encoding::encoded_as;
 use kineto_base::os::platform;
+use kineto_base::sorting::sort_in_place_by;
 use kineto_base::time::Timestamp;
 
 /// A reading of a collector's clock between two of CLOCK_REALTIME, in nanoseconds.
@@ -77,7 +78,7 @@ impl ClockMap {
             (reading.vendor, middle.cast_signed().wrapping_sub(reading.vendor.cast_signed()))
         };
         let mut points: Vec<_> = readings.iter().map(point).collect();
-        points.sort_unstable();
+        sort_in_place_by(&mut points, Ord::cmp);
         points.dedup_by_key(|point| point.0);
         ClockMap { points, error_ns: error_ns / 2 + 1 }
     }

@@ -1,6 +1,7 @@
 //! Tells by correlation ids which work was launched at another time than the recording's.
 
 use kineto_base::fallible::List;
+use kineto_base::sorting::sort_in_place_by;
 
 /// The ids of recorded calls.
 ///
@@ -48,7 +49,7 @@ impl CallIds {
     pub(super) fn finish(&mut self) {
         self.windows.retain(|(first, last)| first <= last);
         // Windows are in order of time, which is not that of their calls if the clock was set back.
-        self.windows.sort_unstable();
+        sort_in_place_by(&mut self.windows, Ord::cmp);
     }
 
     /// Returns whether a call that was not recorded was made outside of the windows.

@@ -7,6 +7,7 @@ use crate::memory::Device;
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRecord;
 use kineto_base::fallible::List;
+use kineto_base::sorting::{sort_in_place_by, sort_in_place_by_key};
 use kineto_devices::{Collection, Role};
 use std::collections::BTreeMap;
 
@@ -42,7 +43,7 @@ pub(super) fn memory_changes(
             counts.count_outside((at, at));
         }
     }
-    changes.sort_unstable_by_key(|change| (change.at, change.place));
+    sort_in_place_by_key(&mut changes, |change| (change.at, change.place));
     find_callers(&mut changes, records, links, spans);
     add_up(&mut changes, collection);
     changes
@@ -62,7 +63,7 @@ fn find_callers(changes: &mut [MemoryChange], records: &CollectionRecords<'_>, l
             questions.push((call.thread, change.at, number));
         }
     }
-    questions.sort_unstable();
+    sort_in_place_by(&mut questions, Ord::cmp);
     let asked: List<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
     let answers = if asked.is_empty() { List::new() } else { spans.innermost_slices(&asked) };
     for ((.., number), slice) in questions.iter().zip(answers) {

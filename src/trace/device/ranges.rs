@@ -3,6 +3,7 @@
 use crate::link::{Call, RecordHandle, Spans};
 use crate::time::Timestamp;
 use kineto_base::fallible::List;
+use kineto_base::sorting::sort_in_place_by;
 
 /// Returns the ranges that overlap slices of their thread without nesting, in order. An overlap within the error of the
 /// clocks is ignored.
@@ -15,11 +16,11 @@ pub(super) fn crossing_ranges(ranges: &[Call], spans: &impl Spans, slack_ns: u64
             questions.push((range.thread, Timestamp::from_nanos(at), range.at));
         }
     }
-    questions.sort_unstable();
+    sort_in_place_by(&mut questions, Ord::cmp);
     let asked: List<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
     let answers = questions.iter().zip(spans.innermost_slices(&asked));
     let mut answers: List<_> = answers.map(|((.., range), slice)| (*range, slice)).collect();
-    answers.sort_unstable();
+    sort_in_place_by(&mut answers, Ord::cmp);
     // Two slices for each range: the one that it begins in, and the one that it ends in.
     let crosses = |two: &[(RecordHandle, u64)]| match two {
         [(range, one), (_, other)] if one != other => Some(*range),

@@ -4,6 +4,7 @@ use crate::clock::Converter;
 use crate::time::Timestamp;
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::List;
+use kineto_base::sorting::sort_in_place_by;
 use kineto_devices::{Collection, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +59,7 @@ impl DeviceThreads {
             let number = threads.add_id(i64::from(handle));
             threads.handles.push((handle, Timestamp::default(), number));
         }
-        threads.handles.sort_unstable();
+        sort_in_place_by(&mut threads.handles, Ord::cmp);
         threads.are_unique = threads.handles.is_sorted_by(|a, b| a.0 < b.0);
         threads
     }

@@ -24,6 +24,7 @@ use crate::fields::{Datum, decode_values};
 use crate::time::Ticks;
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::{List, Map, Set};
+use kineto_base::sorting::{sort_in_place_by, sort_in_place_by_key};
 
 /// A closing enter lasts less than this, or is drawn.
 const LONGEST_NS: u64 = 1000;
@@ -253,7 +254,7 @@ impl FoundCloses {
             let thread = lane.and_then(|lane| recorded.lanes.get(lane)).map_or(0, |lane| lane.thread);
             found.push(Omissible { slice: closing.slice, site: track.site, thread, start, end });
         }
-        found.sort_unstable_by_key(|omissible| omissible.slice);
+        sort_in_place_by_key(&mut found, |omissible| omissible.slice);
         found
     }
 }
@@ -270,7 +271,7 @@ fn entered_by_two_at_once(recorded: &Recorded, index: &Index, spans: &Set<u64>) 
         let span = record.span_id();
         slices.extend(spans.contains(&span).then_some((span, start, end, thread)));
     });
-    slices.sort_unstable();
+    sort_in_place_by(&mut slices, Ord::cmp);
     for of_span in slices.chunk_by(|one, next| one.0 == next.0) {
         let mut latest = (Ticks(0), 0);
         for (span, start, end, thread) in of_span {

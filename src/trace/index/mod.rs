@@ -18,6 +18,7 @@ use crate::memory::Category;
 use crate::time::{Ticks, Timestamp};
 use calls::CloseFinder;
 use kineto_base::fallible::{List, Map, Set};
+use kineto_base::sorting::{sort_in_place_by, sort_in_place_by_key};
 
 /// Locates the data of a trace's rows.
 #[derive(Debug, Default)]
@@ -188,8 +189,8 @@ impl Index {
         index.find_unfinished(open);
         values.sort_unstable();
         index.values = Pairs(last_values(recorded, &values));
-        index.errors.0.sort_unstable();
-        index.counts.0.sort_unstable();
+        sort_in_place_by(&mut index.errors.0, Ord::cmp);
+        sort_in_place_by(&mut index.counts.0, Ord::cmp);
         index.find_tracks(recorded, &again, &closes);
         index.find_calls(finder, recorded, converter, how);
         // The follower was first entered before the trace, where no arrow can lead.
@@ -212,7 +213,7 @@ impl Index {
     fn sort_runs(&mut self, recorded: &Recorded) {
         // By lane before chunk: a thread with a reused id may continue in a chunk that is older than its predecessor's
         // last.
-        self.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.part, run.from));
+        sort_in_place_by_key(&mut self.runs, |run| (run.thread, run.lane, run.part, run.from));
         let strangers = self.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
         self.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
     }
@@ -228,7 +229,7 @@ impl Index {
     fn find_unfinished(&mut self, open: List<(u64, Ticks)>) {
         let is_unfinished = |(slice, by): &(u64, Ticks)| self.ends.get(slice).is_none_or(|end| end > by);
         self.unfinished = open.into_iter().filter(is_unfinished).map(|(slice, _)| slice).collect();
-        self.unfinished.sort_unstable();
+        sort_in_place_by(&mut self.unfinished, Ord::cmp);
     }
 
     /// Returns the runs of the thread with that id.
@@ -396,7 +397,7 @@ impl Index {
                 _ => self.unlinked += 1,
             }
         }
-        self.arrows.sort_unstable();
+        sort_in_place_by(&mut self.arrows, Ord::cmp);
     }
 
     /// Returns the arrows that start or end at a slice.

@@ -4,6 +4,7 @@ use super::{Index, Omissible};
 use crate::trace::device::{HostCalls, LinkedCollection};
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::List;
+use kineto_base::sorting::sort_in_place_by_key;
 use kineto_devices::Collection;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ impl OmittedEnters {
         error_ns: u64,
     ) -> OmittedEnters {
         let mut omitted: List<Omissible> = index.omissible.iter().copied().collect();
-        omitted.sort_unstable_by_key(|enter| (enter.thread, enter.slice));
+        sort_in_place_by_key(&mut omitted, |enter| (enter.thread, enter.slice));
         let mut calls: Option<(i64, HostCalls<'_>)> = None;
         omitted.retain(|enter| {
             if calls.as_ref().is_none_or(|(thread, _)| *thread != enter.thread) {
@@ -29,7 +30,7 @@ impl OmittedEnters {
             }
             calls.as_ref().is_none_or(|(_, calls)| !calls.begin_in(enter.start, enter.end))
         });
-        omitted.sort_unstable_by_key(|enter| enter.slice);
+        sort_in_place_by_key(&mut omitted, |enter| enter.slice);
         OmittedEnters(omitted)
     }
 

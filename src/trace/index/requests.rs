@@ -6,6 +6,7 @@ use crate::config::AsyncSpans;
 use crate::time::Timestamp;
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::{List, Map};
+use kineto_base::sorting::sort_in_place_by_key;
 use std::cmp::Reverse;
 
 /// The spans that have an async track.
@@ -67,7 +68,7 @@ impl Requests {
         };
         let mut tracks: List<AsyncTrack> =
             index.tracks.iter().filter(|(_, track)| has_track(track)).map(to_row).collect();
-        tracks.sort_unstable_by_key(|track| (track.start, Reverse(track.end), track.span));
+        sort_in_place_by_key(&mut tracks, |track| (track.start, Reverse(track.end), track.span));
         let mut requests = Requests { of_span: tracks.iter().map(|track| (track.span, track.span)).collect(), tracks };
         requests.share_tracks(recorded);
         requests

@@ -2,6 +2,7 @@
 
 use crate::time::Timestamp;
 use kineto_base::fallible::{List, Map};
+use kineto_base::sorting::sort_in_place_by_key;
 use kineto_model::activity::{
     Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, FlowKind, Lane, RecordScope, Track,
 };
@@ -120,7 +121,7 @@ impl ForwardOperations {
         if !with_arrows {
             self.found.clear();
         }
-        self.found.sort_unstable_by_key(|one| (one.end, Reverse(one.row)));
+        sort_in_place_by_key(&mut self.found, |one| (one.end, Reverse(one.row)));
         // By process, thread and number: the start and the row.
         let mut forward: Map<(i64, i64, i64), (Timestamp, u64)> = Map::default();
         let mut additions: List<Addition> = List::new();
@@ -143,7 +144,7 @@ impl ForwardOperations {
             }
         }
         additions.extend(self.shared.iter().map(|(row, node)| Addition { row: *row, flow: None, node: Some(*node) }));
-        additions.sort_unstable_by_key(|addition| addition.row);
+        sort_in_place_by_key(&mut additions, |addition| addition.row);
         additions.dedup_by(|next, kept| {
             let is_same = next.row == kept.row;
             if is_same {

@@ -3,6 +3,7 @@
 mod timeline;
 mod timer;
 
+use kineto_base::sorting::sort_in_place_by_key;
 pub use timer::{DeviceTimer, NotTimed, Token};
 
 use super::clock::realtime_now;
@@ -141,7 +142,7 @@ impl<T: DeviceTimer> TimerRecording<T> {
 
     /// Waits for the device to reach the end of each pair; returns how many it reached.
     fn wait_for_pairs(&self, pairs: &mut [Pair], deadline: Instant) -> usize {
-        pairs.sort_unstable_by_key(|pair| pair.last.nth);
+        sort_in_place_by_key(pairs, |pair| pair.last.nth);
         let passed = |pair: &Pair| loop {
             if self.timer.has_passed(pair.last.token) {
                 return true;

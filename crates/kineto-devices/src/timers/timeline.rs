@@ -1,6 +1,7 @@
 //! Places the events of a stream: distances by the device's clock, the offset by the host's.
 
 use super::timer::Token;
+use kineto_base::sorting::sort_in_place_by_key;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ pub(super) fn measure_spans(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Op
 /// Returns the position of each event relative to the first, and the offset of that from the host's clock.
 fn event_positions(pairs: &[&Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> (BTreeMap<u64, i64>, i64) {
     let mut marks: Vec<&TimelineMark> = pairs.iter().flat_map(|pair| [&pair.first, &pair.last]).collect();
-    marks.sort_unstable_by_key(|mark| mark.nth);
+    sort_in_place_by_key(&mut marks, |mark| mark.nth);
     let ns = |from, to| elapsed(from, to).and_then(|time| i64::try_from(time.as_nanos()).ok());
     let (mut event_positions, mut ahead) = (BTreeMap::new(), i64::MIN);
     let mut base: Option<(Token, i64)> = None;
