@@ -1,13 +1,12 @@
 //! The current iteration of a program: the largest count of those that its requesters report.
-
-use std::collections::BTreeMap;
+use kineto_base::sorted::SortedMap;
 
 /// The counts of all requesters, by their names.
 ///
 /// As in PyTorch's `KinetoStepTracker`, a profiler and an optimizer may both count the same loop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Iterations {
-    counts: BTreeMap<String, u64>,
+    counts: SortedMap<String, u64>,
     current: u64,
 }
 
@@ -23,7 +22,7 @@ impl Iterations {
         let current = self.current.saturating_sub(1);
         let count = match self.counts.get_mut(requester) {
             Some(count) => count,
-            None => self.counts.entry(requester.to_owned()).or_insert(current),
+            None => self.counts.get_or_insert_with(requester.to_owned(), || current),
         };
         *count += 1;
         self.current = current.max(*count);

@@ -9,8 +9,8 @@ use crate::encoding::{Encoded, decode_words};
 use crate::recorder::{LargePayload, RecordedPart};
 use crate::trace::{Recorded, StoredCpuTrace, Trace, TraceInfo, TraceMetadata};
 use kineto_base::fallible::attempt;
+use kineto_base::sorted::SortedMap;
 use kineto_devices::Collection;
-use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ struct PartialTrace {
     parts: Vec<RecordedPart>,
     large_payloads: Vec<(u64, Arc<LargePayload>)>,
     /// By their numbers in the file.
-    pushed: BTreeMap<u32, StoredCpuTrace>,
-    collections: BTreeMap<u32, Collection>,
+    pushed: SortedMap<u32, StoredCpuTrace>,
+    collections: SortedMap<u32, Collection>,
     has_end: bool,
 }
 
@@ -103,8 +103,8 @@ impl PartialTrace {
         let converter = self.converter.ok_or(SegmentFault::Missing("clock"))?;
         let mut recorded = self.recorded.ok_or(SegmentFault::Missing("table of callsites and threads"))?;
         let strays = recorded.add_stored(self.parts, self.large_payloads);
-        let pushed = self.pushed.into_values().map(|pushed| Arc::new(pushed.close())).collect();
-        let collections = self.collections.into_values().collect();
+        let pushed = self.pushed.into_iter().map(|(_, value)| value).map(|pushed| Arc::new(pushed.close())).collect();
+        let collections = self.collections.into_iter().map(|(_, value)| value).collect();
         Ok((Trace::new(recorded, collections, pushed, converter, Arc::new(metadata), info), strays))
     }
 }

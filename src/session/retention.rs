@@ -7,7 +7,7 @@ use crate::config::RetentionLimits;
 use crate::diag::diag;
 use crate::text::escaped_path;
 use crate::write::sink::Sinks;
-use std::collections::BTreeMap;
+use kineto_base::sorted::SortedMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -88,14 +88,14 @@ pub(super) fn remove_old_dumps(newest: &Path, limits: &RetentionLimits, of_this_
     let (Ok(owner), Some(Ok(entries))) = (fs::symlink_metadata(newest), newest.parent().map(fs::read_dir)) else {
         return;
     };
-    let mut dumps: BTreeMap<(String, String), DumpFiles> = BTreeMap::new();
+    let mut dumps: SortedMap<(String, String), DumpFiles> = SortedMap::new();
     for entry in entries.flatten() {
         let Some(text) = name_of(&entry.path()) else { continue };
         let Some(name) = DumpName::parse(&text).filter(|name| name.is_of_output_of(&newest_name)) else { continue };
         let is_ours = |file: &fs::Metadata| file.is_file() && has_same_owner(file, &owner);
         let Some(file) = entry.metadata().ok().filter(is_ours) else { continue };
         if !of_this_process || name.pid == newest_name.pid {
-            let files = dumps.entry((name.time.to_owned(), name.id.to_owned())).or_default();
+            let files = dumps.get_or_insert_with((name.time.to_owned(), name.id.to_owned()), Default::default);
             files.paths.push(entry.path());
             files.bytes += file.len();
             files.changed = files.changed.max(file.modified().ok());

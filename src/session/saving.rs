@@ -8,7 +8,7 @@ use crate::text::count_with_noun;
 use crate::trace::Trace;
 use crate::write::file::{Contents, Destination};
 use crate::write::sink::{Sinks, Writers};
-use std::collections::BTreeMap;
+use kineto_base::sorted::SortedMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl WriteWait {
 pub(crate) struct Writes {
     active: fork::Own<Vec<RegisteredWrite>>,
     /// The newest trace in each file, by the order in which they were taken.
-    newest: fork::Own<BTreeMap<PathBuf, u64>>,
+    newest: fork::Own<SortedMap<PathBuf, u64>>,
     numbers: AtomicU64,
 }
 
@@ -183,7 +183,7 @@ impl Drop for ActiveWrite {
 /// earlier one takes longer to write.
 pub(super) struct OrderedOutput<'o> {
     inner: &'o dyn Destination,
-    newest: &'o fork::Own<BTreeMap<PathBuf, u64>>,
+    newest: &'o fork::Own<SortedMap<PathBuf, u64>>,
     taken_as: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Destinations of traces: files, or handlers selected by the scheme of a URL.
 
+use kineto_base::sorted::SortedMap;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub(crate) struct Writers(Arc<fork::Own<WaitingWriters>>);
 
 #[derive(Default)]
 struct WaitingWriters {
-    by_url: BTreeMap<PathBuf, Box<dyn Write + Send>>,
+    by_url: SortedMap<PathBuf, Box<dyn Write + Send>>,
     added: usize,
 }
 
@@ -102,7 +102,7 @@ impl TraceSink for Writers {
 /// The handlers by scheme; `file` is built in.
 #[derive(Clone, Default)]
 pub(crate) struct Sinks {
-    by_scheme: BTreeMap<String, Arc<dyn TraceSink>>,
+    by_scheme: SortedMap<String, Arc<dyn TraceSink>>,
 }
 
 const FILE: &str = "file";

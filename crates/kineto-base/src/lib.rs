@@ -10,6 +10,7 @@ pub mod fallible;
 pub mod hash;
 pub mod live;
 pub mod os;
+pub mod sorted;
 pub mod sorting;
 pub mod text;
 pub mod time;

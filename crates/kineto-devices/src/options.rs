@@ -1,6 +1,6 @@
 //! Settings that are specific to some collectors, by name.
 
-use std::collections::BTreeMap;
+use kineto_base::sorted::SortedMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// assert_eq!(options.number("ROCTRACER_MAX_EVENTS"), None);
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Options(BTreeMap<&'static str, OptionValue>);
+pub struct Options(SortedMap<&'static str, OptionValue>);
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! The environment: this module alone reads its variables.
 
-use std::collections::BTreeMap;
+use kineto_base::sorted::SortedMap;
 use std::ffi::{OsStr, OsString};
 
 use super::super::TIMETABLE_KEYS;
@@ -17,7 +17,7 @@ use crate::text::closest_name;
 /// A plain value: tests create their own, and each variable of the process is read once. An empty variable counts as unset,
 /// because a shell can unset a variable for one command only that way.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Env(BTreeMap<String, OsString>);
+pub(crate) struct Env(SortedMap<String, OsString>);
 
 /// The effect of the environment on `KinetoLayer::from_env()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Env {
         if self.0.is_empty() {
             return reading;
         }
-        for (name, value) in &self.0 {
+        for (name, value) in self.0.iter() {
             if value.to_str().is_none() {
                 reading.errors.push(SettingError::new(None, name, "expected UTF-8"));
             }

@@ -6,10 +6,11 @@ use crate::time::Timestamp;
 use crate::trace::thread::nest::{Nest, RowSlot};
 use crate::trace::walk::{NEXT_ROW, WalkCounts};
 use kineto_base::fallible::List;
+use kineto_base::sorted::SortedSet;
 use kineto_model::activity::{ActivityTypes, Body, Track};
 use kineto_model::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ impl<'t> CpuRows<'t> {
     /// Delivers the processes other than this one.
     pub(in crate::trace) fn deliver_processes(self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
         let own = TrackId::Id(self.process);
-        let others: BTreeSet<&TrackId> =
+        let others: SortedSet<&TrackId> =
             self.other_tracks().into_iter().map(|track| &track.0).filter(|lane| **lane != own).collect();
         others.into_iter().try_for_each(|lane| {
             let on = |trace: &&Arc<CpuTrace>| trace.rows.keys().any(|track| track.0 == *lane);
@@ -125,7 +126,7 @@ impl<'t> CpuRows<'t> {
         }
     }
 
-    fn other_tracks(self) -> BTreeSet<&'t (TrackId, TrackId)> {
+    fn other_tracks(self) -> SortedSet<&'t (TrackId, TrackId)> {
         let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
         tracks.filter(|track| self.thread_of(track).is_none()).collect()
     }

@@ -7,9 +7,9 @@ use crate::memory::Device;
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRecord;
 use kineto_base::fallible::List;
+use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::{sort_in_place_by, sort_in_place_by_key};
 use kineto_devices::{Collection, Role};
-use std::collections::BTreeMap;
 
 /// An allocation or a free.
 #[derive(Clone, Copy, Debug)]
@@ -75,12 +75,12 @@ fn find_callers(changes: &mut [MemoryChange], records: &CollectionRecords<'_>, l
 
 /// Computes the totals. Memory that is freed but was not allocated here counts as allocated before the recording.
 fn add_up(changes: &mut [MemoryChange], collection: &Collection) {
-    let mut totals: BTreeMap<_, (i64, i64)> = BTreeMap::new();
+    let mut totals: SortedMap<_, (i64, i64)> = SortedMap::new();
     let bytes = |change: &MemoryChange| {
         collection.records.entry_at(change.place).map(|entry| (entry.memory_of(), entry.memory_bytes()))
     };
     for (device, bytes) in changes.iter().filter_map(bytes) {
-        let (total, least) = totals.entry(device).or_default();
+        let (total, least) = totals.get_or_insert_with(device, Default::default);
         *total = total.saturating_add(bytes);
         *least = (*least).min(*total);
     }

@@ -22,11 +22,11 @@ use crate::clock::Converter;
 use crate::link::{self, Links, RecordHandle, RecordSource as _, Spans as _, Work};
 use crate::time::Timestamp;
 use kineto_base::fallible::List;
+use kineto_base::sorted::SortedSet;
 use kineto_devices::{Collection, CollectorReport, Entry, NEVER, Role};
 use kineto_model::activity::{ActivityType, Flow, FlowEnd, FlowKind};
 use records::CollectionRecords;
 use spans::HostSpans;
-use std::collections::BTreeSet;
 use threads::DeviceThreads;
 
 /// A collection with its links.
@@ -233,7 +233,7 @@ impl LinkedCollection {
     /// Returns the waits and events to show: those inside the recording. Waits of one stream for another are shown only if
     /// that stream did some work.
     fn marks_among(&mut self, collection: &Collection, others: &[Entry<'_>], wait_events: bool) -> List<StreamMark> {
-        let busy: BTreeSet<_> = self.links.work_by_stream().map(|(device, stream, _)| (device, stream)).collect();
+        let busy: SortedSet<_> = self.links.work_by_stream().map(|(device, stream, _)| (device, stream)).collect();
         let mut marks = List::with_capacity(others.len());
         for entry in others {
             let (start, end) = collection.entry_times(entry);

@@ -5,12 +5,13 @@ use crate::buffer::Tag;
 use crate::memory::{Category, Device, MemoryAction, MemoryRow, MemoryTimeline};
 use crate::time::Timestamp;
 use crate::trace::Trace;
-use std::collections::{BTreeSet, HashMap};
+use kineto_base::sorted::SortedSet;
+use std::collections::HashMap;
 
 impl Trace {
     /// Returns the devices with allocations or frees.
     pub fn memory_devices(&self) -> Vec<Device> {
-        let mut devices = BTreeSet::new();
+        let mut devices = SortedSet::new();
         self.memory_records(|_, record, _| {
             devices.insert(record.device);
         });

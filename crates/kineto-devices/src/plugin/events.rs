@@ -5,10 +5,10 @@ use super::event_type::{EventPlace, EventType};
 use super::metadata;
 use crate::records::pairs::{PAIRS, PAIRS_MAX};
 use crate::{ApiCall, CounterSample, DeviceDescription, DeviceWork, External, Overhead, RecordSink, Stream, Thread};
+use kineto_base::sorted::SortedMap;
 use kineto_base::text::floor_char_boundary;
 use kineto_model::activity::{ActivityType, ActivityTypes, CorrelationId};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// Receives events; further data belongs to the last event.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Events {
     types: ActivityTypes,
     process: i32,
     last: Option<OpenEvent>,
-    devices: BTreeMap<i32, DeviceDescription>,
+    devices: SortedMap<i32, DeviceDescription>,
     faults: Faults,
 }
 
@@ -42,7 +42,7 @@ struct Arrow {
 
 /// A plugin's errors, counted.
 #[derive(Debug, Default)]
-struct Faults(BTreeMap<&'static str, u64>);
+struct Faults(SortedMap<&'static str, u64>);
 
 /// A call was rejected; the plugin gets the status -1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ const DEVICES_MAX: usize = 4096;
 
 impl Faults {
     fn count_fault(&mut self, what: &'static str) -> Rejection {
-        *self.0.entry(what).or_default() += 1;
+        *self.0.get_or_insert_with(what, Default::default) += 1;
         Rejection
     }
 }
@@ -68,7 +68,7 @@ impl Faults {
 impl Events {
     pub(super) fn new(sink: RecordSink, types: ActivityTypes) -> Events {
         let process = i32::try_from(std::process::id()).unwrap_or(0);
-        Events { sink, types, process, last: None, devices: BTreeMap::new(), faults: Faults::default() }
+        Events { sink, types, process, last: None, devices: SortedMap::new(), faults: Faults::default() }
     }
 
     /// Starts an event; counts events of unknown or unselected types.
@@ -169,7 +169,7 @@ impl Events {
         if self.devices.len() >= DEVICES_MAX && !self.devices.contains_key(&id) {
             return Err(self.faults.count_fault("devices or parts of them beyond the first 4096"));
         }
-        Ok(self.devices.entry(id).or_insert_with(|| DeviceDescription::new(id, String::new())))
+        Ok(self.devices.get_or_insert_with(id, || DeviceDescription::new(id, String::new())))
     }
 
     /// Counts a call whose arguments could not be read.
@@ -186,10 +186,10 @@ impl Events {
     /// Ends the delivery: returns the described devices, and notes the errors in the trace.
     pub(super) fn finish(mut self) -> Vec<DeviceDescription> {
         self.finish_last();
-        for (what, count) in &self.faults.0 {
+        for (what, count) in self.faults.0.iter() {
             self.sink.note(format!("rejected: {count} {what}"));
         }
-        self.devices.into_values().collect()
+        self.devices.into_iter().map(|(_, value)| value).collect()
     }
 }
 

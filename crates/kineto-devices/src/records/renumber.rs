@@ -1,7 +1,7 @@
 //! Devices of several vendors, each of which numbers its own from 0.
 
 use super::collected::Collected;
-use std::collections::BTreeMap;
+use kineto_base::sorted::SortedMap;
 
 /// Gives each device a unique number. Devices of two collectors with the same number and name are the same device. If
 /// the names differ, the later device gets the next free number, and its label includes its name.
@@ -9,10 +9,10 @@ pub(crate) fn renumber_devices<'c>(all: impl Iterator<Item = &'c mut Collected>)
     let mut all: Vec<_> = all.collect();
     let highest = all.iter().flat_map(|records| &records.devices).map(|device| device.id).max();
     let mut free = highest.unwrap_or(-1).saturating_add(1)..;
-    let mut known: BTreeMap<i32, Vec<(String, i32)>> = BTreeMap::new();
+    let mut known: SortedMap<i32, Vec<(String, i32)>> = SortedMap::new();
     for records in &mut all {
         for device in &mut records.devices {
-            let of_number = known.entry(device.id).or_default();
+            let of_number = known.get_or_insert_with(device.id, Default::default);
             let same = of_number.iter().find(|(name, _)| *name == device.name).map(|(_, shown)| *shown);
             let another = || if of_number.is_empty() { None } else { free.next() };
             let shown = same.or_else(another).unwrap_or(device.id);

@@ -1,8 +1,8 @@
 //! Places the events of a stream: distances by the device's clock, the offset by the host's.
 
 use super::timer::Token;
+use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_in_place_by_key;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// An event of a span.
@@ -42,11 +42,11 @@ const FAR_NS: i64 = 50_000_000;
 /// from the host's clock is unknown: the stream is placed as early as possible, with no event before the call that
 /// recorded it. The remaining error is the shortest time that an event took to reach the device.
 pub(super) fn measure_spans(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> Vec<TimedSpan> {
-    let mut streams: BTreeMap<(i32, u32), Vec<&Pair>> = BTreeMap::new();
+    let mut streams: SortedMap<(i32, u32), Vec<&Pair>> = SortedMap::new();
     for pair in pairs {
         let place = |mark: &TimelineMark| (mark.token.device, mark.token.stream);
         if place(&pair.first) == place(&pair.last) {
-            streams.entry(place(&pair.first)).or_default().push(pair);
+            streams.get_or_insert_with(place(&pair.first), Default::default).push(pair);
         }
     }
     let mut timed = Vec::with_capacity(pairs.len());
@@ -62,11 +62,11 @@ pub(super) fn measure_spans(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Op
 }
 
 /// Returns the position of each event relative to the first, and the offset of that from the host's clock.
-fn event_positions(pairs: &[&Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> (BTreeMap<u64, i64>, i64) {
+fn event_positions(pairs: &[&Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> (SortedMap<u64, i64>, i64) {
     let mut marks: Vec<&TimelineMark> = pairs.iter().flat_map(|pair| [&pair.first, &pair.last]).collect();
     sort_in_place_by_key(&mut marks, |mark| mark.nth);
     let ns = |from, to| elapsed(from, to).and_then(|time| i64::try_from(time.as_nanos()).ok());
-    let (mut event_positions, mut ahead) = (BTreeMap::new(), i64::MIN);
+    let (mut event_positions, mut ahead) = (SortedMap::new(), i64::MIN);
     let mut base: Option<(Token, i64)> = None;
     for mark in marks {
         let (from, begun) = base.unwrap_or((mark.token, 0));

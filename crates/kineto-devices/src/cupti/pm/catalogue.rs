@@ -7,7 +7,7 @@ use super::super::range::release_held_counters;
 use super::device::check_support;
 use super::{PmLibrary, PmSampling, check_owner, select_devices};
 use crate::{DeviceDescription, Unavailable};
-use std::collections::BTreeMap;
+use kineto_base::sorted::SortedMap;
 use std::ffi::CString;
 
 /// The hardware counters of a GPU.
@@ -65,12 +65,12 @@ impl PmSampling {
 
 /// Returns the metrics of both profilers, each once, by kind.
 fn merge_metrics(sampled: Vec<MetricDescription>, measured: Vec<MetricDescription>) -> Vec<MetricDescription> {
-    let mut metrics: BTreeMap<_, _> = sampled.into_iter().map(|it| ((it.kind, it.name.clone()), it)).collect();
+    let mut metrics: SortedMap<_, _> = sampled.into_iter().map(|it| ((it.kind, it.name.clone()), it)).collect();
     for metric in measured {
-        let known = metrics.entry((metric.kind, metric.name.clone())).or_insert(metric);
+        let known = metrics.get_or_insert_with((metric.kind, metric.name.clone()), || metric);
         known.is_measured = true;
     }
-    metrics.into_values().collect()
+    metrics.into_iter().map(|(_, value)| value).collect()
 }
 
 impl PmLibrary {

@@ -1,8 +1,8 @@
 //! The streams that are being captured. Meanwhile no thread waits for a context, and none calls CUPTI's profiler: that
 //! invalidates captures.
 
+use kineto_base::sorted::SortedMap;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// default stream is the same on all threads.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
-    streams: Mutex<BTreeMap<usize, u32>>,
+    streams: Mutex<SortedMap<usize, u32>>,
     ended: Condvar,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn end_call(function: (u32, u32), error: u32) {
 }
 
 impl Captures {
-    fn lock_streams(&self) -> MutexGuard<'_, BTreeMap<usize, u32>> {
+    fn lock_streams(&self) -> MutexGuard<'_, SortedMap<usize, u32>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,7 +81,7 @@ impl Captures {
             }
             if step == CaptureStep::Begin {
                 // At the begin: another thread must not wait from now on.
-                *self.lock_streams().entry(stream).or_default() += 1;
+                *self.lock_streams().get_or_insert_with(stream, Default::default) += 1;
             }
             *current = Some(CaptureCall { captures: Arc::downgrade(self), function, step, stream });
         };

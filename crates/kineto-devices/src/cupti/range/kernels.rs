@@ -13,10 +13,10 @@ use super::session::{ContextSession, MissReason};
 use super::{BegunCall, EndedCall};
 use crate::DeviceWork;
 use crate::records::demangle::demangle;
+use kineto_base::sorted::SortedMap;
 use kineto_model::Loss;
 use kineto_model::activity::ActivityType;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -25,7 +25,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct KernelMetrics {
     pub(super) run: RangeRun,
-    sessions: Mutex<BTreeMap<usize, Arc<ContextSession>>>,
+    sessions: Mutex<SortedMap<usize, Arc<ContextSession>>>,
     /// Launches during a capture of another stream.
     captured: AtomicU64,
 }
@@ -73,7 +73,7 @@ impl KernelMetrics {
         KernelMetrics { run, sessions: Mutex::default(), captured: AtomicU64::new(0) }
     }
 
-    fn lock_sessions(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<ContextSession>>> {
+    fn lock_sessions(&self) -> MutexGuard<'_, SortedMap<usize, Arc<ContextSession>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,7 +145,7 @@ impl KernelMetrics {
             if self.run.is_over.load(Ordering::Acquire) {
                 return Err(MissReason::Ended);
             }
-            sessions.entry(context).or_insert_with(|| Arc::new(ContextSession::new(context, metrics.clone()))).clone()
+            sessions.get_or_insert_with(context, || Arc::new(ContextSession::new(context, metrics.clone()))).clone()
         };
         session.begin_launch().map(|()| session)
     }
