@@ -3,12 +3,12 @@
 use super::Segment;
 use crate::error::{Error, ErrorKind};
 use crate::live::{self, LiveHeader};
-use crate::os::folder::{Folder, open_entry};
+use crate::os::folder::{ENTRIES_MAX, Folder, open_entry, read_entries};
 use crate::os::{file_lock, process};
 use crate::text::escaped_path;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// The name of the file in a folder of segments that its process keeps locked.
@@ -37,17 +37,26 @@ impl Segment {
 
 /// Returns the files of the segments in an open folder, which has that path.
 fn files_of(folder: &Folder, path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let entries = fs::read_dir(path)
+    let entries = read_entries(path)
         .map_err(|error| Error::io("read", path, error, "name a folder of segments that you may read"))?;
     if is_in_use(folder) {
         let why = format!("the process that writes {} still runs; wait for its end", escaped_path(path));
         return Err(Error::new(ErrorKind::AlreadyActive, why));
     }
+    if entries.len() == ENTRIES_MAX {
+        let why = io::Error::other(format!("it has {ENTRIES_MAX} entries or more"));
+        return Err(Error::io(
+            "search",
+            path,
+            why,
+            "move its segments to a folder of their own, with `lock` and `live`",
+        ));
+    }
     let is_segment = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.starts_with("seg-") && (name.ends_with(".kseg") || name.ends_with(".kseg.tmp"))
     };
-    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_segment).collect();
+    let mut files: Vec<_> = entries.into_iter().filter(is_segment).collect();
     files.sort();
     if let Some(live) = live_file_of(folder, path) {
         // The live file also has the records of an unfinished segment.
@@ -131,13 +140,27 @@ pub(crate) fn left_segment_folders(folder: &Path) -> Vec<PathBuf> {
 /// Returns the paths of entries with that extension in a folder, in order, for which `is_wanted` is true. It gets the open
 /// folder, the name of the entry, and its path.
 fn find_entries(folder: &Path, extension: &str, is_wanted: impl Fn(&Folder, &OsStr, &Path) -> bool) -> Vec<PathBuf> {
-    /// Other users may fill the folder.
-    const ENTRIES_MAX: usize = 10_000;
-    let (Ok(parent), Ok(entries)) = (Folder::open(folder), fs::read_dir(folder)) else { return Vec::new() };
-    let paths = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.path());
-    let named = paths.filter(|path| path.extension().is_some_and(|end| end == extension));
+    let (Ok(parent), Ok(paths)) = (Folder::open(folder), read_entries(folder)) else { return Vec::new() };
+    let named = paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == extension));
     let mut found: Vec<_> =
         named.filter(|path| is_wanted(&parent, path.file_name().unwrap_or_default(), path)).collect();
     found.sort();
     found
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_with_too_many_entries_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..ENTRIES_MAX {
+            File::create(folder.path().join(format!("seg-{number}.kseg"))).unwrap();
+        }
+        let error = Segment::files_in(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("it has 100000 entries or more; move its segments"), "{error}");
+    }
 }

@@ -3,14 +3,13 @@
 use crate::error::Error;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
-use crate::os::folder::Folder;
+use crate::os::folder::{Folder, read_entries};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use kineto_model::write::file::{self as plain, Protection, is_unfinished_name};
 pub(crate) use kineto_model::write::file::{FileContent, Format, FormatKind, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
 pub(crate) use kineto_model::write::file::{file_error, temporary_name, unfinished_name};
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -49,26 +48,23 @@ pub(crate) fn protect_files() {
     });
 }
 
-/// The number of entries of a folder that are searched: other users may fill it.
-const ENTRIES_MAX: usize = 10_000;
-
 /// Returns the temporary files in the folder of `target` whose writers ended before they were complete, in any order.
 ///
 /// None is removed: they may hold all that is left of a recording.
 pub(crate) fn abandoned_files(target: &Path) -> Vec<PathBuf> {
     let folder = target.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    let (Ok(opened), Ok(entries)) = (Folder::open(folder), fs::read_dir(folder)) else { return Vec::new() };
-    let names = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.file_name());
+    let (Ok(opened), Ok(entries)) = (Folder::open(folder), read_entries(folder)) else { return Vec::new() };
+    let names = entries.iter().filter_map(|path| path.file_name());
     let temporary = names.filter(|name| name.to_str().is_some_and(is_unfinished_name));
     // Files of other users cannot be opened.
-    let is_left = |name: &OsString| opened.open_entry(name, u64::MAX).is_ok_and(|file| file_lock::try_lock(&file));
+    let is_left = |name: &&OsStr| opened.open_entry(name, u64::MAX).is_ok_and(|file| file_lock::try_lock(&file));
     temporary.filter(is_left).map(|name| folder.join(name)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
+    use std::fs::{self, File};
 
     #[test]
     #[cfg(unix)]

@@ -68,7 +68,7 @@ pub(super) fn diff_text(diff: &Diff, sides: &[PathBuf], budget: usize) -> String
 ///
 /// `side` is the side of a comparison, else empty.
 pub(super) fn brief_data(path: &Path, events: &Events, side: &str) -> String {
-    const MAX_NAME_CHARS: usize = 100;
+    const MAX_FILE_CHARS: usize = 100;
 
     let figures: Value = serde_json::from_str(&events.summary().to_json()).unwrap_or_default();
     let pick = |part: &str, keys: &[&str]| {
@@ -82,7 +82,7 @@ pub(super) fn brief_data(path: &Path, events: &Events, side: &str) -> String {
             "load": pick("load", &["rank", "span"]),
             "temporal": pick("temporal", &["window", "busy", "compute", "exposed_comm", "idle"]),
         },
-        "rest": { "side": side, "file": shorten_text(&name, MAX_NAME_CHARS).unwrap_or(name) },
+        "rest": { "side": side, "file": shorten_text(&name, MAX_FILE_CHARS).unwrap_or(name) },
     });
     escape_json(&brief.to_string())
 }

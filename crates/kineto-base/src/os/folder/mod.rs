@@ -15,7 +15,7 @@ pub use exclusive::FileId;
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// An open folder. Names are of files directly in it.
 #[derive(Debug)]
@@ -40,6 +40,17 @@ pub fn open_entry(path: impl AsRef<Path>, bytes_max: u64) -> io::Result<File> {
     let path = path.as_ref();
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     Folder::open(folder)?.open_entry(path.file_name().unwrap_or_default(), bytes_max)
+}
+
+/// The most entries of a folder that are searched: other users may fill it.
+pub(crate) const ENTRIES_MAX: usize = 100_000;
+
+/// Returns the paths of at most [`ENTRIES_MAX`] entries in a folder.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn read_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(std::fs::read_dir(folder)?.take(ENTRIES_MAX).flatten().map(|entry| entry.path()).collect())
 }
 
 /// Opens a regular file of at most `bytes_max` bytes for reading, through links. A pipe or device is refused without waiting for it.
