@@ -79,6 +79,54 @@ pub fn is_unprintable(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// Returns the columns of a terminal that a text takes.
+pub fn text_width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+/// Returns the columns of a terminal that a character takes: 2 for East Asian scripts, full-width forms and pictures, else 1.
+pub fn char_width(c: char) -> usize {
+    let is_wide = matches!(c, '\u{1100}'..='\u{115f}' | '\u{231a}'..='\u{231b}' | '\u{23e9}'..='\u{23ec}' | '\u{2614}'..='\u{2615}'
+        | '\u{26a1}' | '\u{2705}' | '\u{274c}' | '\u{2753}'..='\u{2755}' | '\u{2795}'..='\u{2797}' | '\u{2b1b}'..='\u{2b1c}'
+        | '\u{2b50}' | '\u{2b55}' | '\u{2e80}'..='\u{303e}' | '\u{3041}'..='\u{4dbf}' | '\u{4e00}'..='\u{a4cf}'
+        | '\u{a960}'..='\u{a97c}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{fe10}'..='\u{fe19}'
+        | '\u{fe30}'..='\u{fe6b}' | '\u{ff01}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' | '\u{16fe0}'..='\u{18cff}'
+        | '\u{1b000}'..='\u{1b2fb}' | '\u{1f18e}' | '\u{1f191}'..='\u{1f19a}' | '\u{1f200}'..='\u{1f64f}'
+        | '\u{1f680}'..='\u{1f6ff}' | '\u{1f7e0}'..='\u{1f7eb}' | '\u{1f90c}'..='\u{1faff}' | '\u{20000}'..='\u{3fffd}');
+    if is_wide { 2 } else { 1 }
+}
+
+/// Returns a text with spaces after it up to `width` columns.
+pub fn padded(text: &str, width: usize) -> String {
+    text.to_owned() + &" ".repeat(width.saturating_sub(text_width(text)))
+}
+
+/// Returns a printable name, truncated to `width` columns.
+pub fn truncate_name(name: &str, width: usize) -> String {
+    let name = printable(name);
+    if text_width(&name) <= width {
+        return name;
+    }
+    let mut left = width.saturating_sub(1);
+    let fits = |c: &char| left.checked_sub(char_width(*c)).map(|rest| left = rest).is_some();
+    name.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// Fills lines with parts up to `width` columns; longer parts are truncated.
+pub fn filled_lines<T: AsRef<str>>(parts: &[T], separator: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts.iter().map(T::as_ref) {
+        match lines.last_mut() {
+            Some(line) if text_width(line) + separator.len() + text_width(part) <= width => {
+                line.push_str(separator);
+                line.push_str(part);
+            }
+            _ => lines.push(truncate_name(part, width)),
+        }
+    }
+    lines
+}
+
 /// Returns the last character boundary of `text` up to `max`.
 ///
 /// `str::floor_char_boundary` needs a newer compiler than the oldest supported one.
@@ -102,7 +150,7 @@ pub fn edit_distance(one: &[u8], other: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{count_with_noun, escaped, floor_char_boundary, printable};
+    use super::*;
 
     #[test]
     fn nouns_are_plural_unless_there_is_one() {
@@ -127,6 +175,17 @@ mod tests {
     fn escaped_text_shows_what_it_hides() {
         assert_eq!(escaped("a\u{1b}[2J\u{202e}b\r\n\u{9b}ä\u{7f}"), r"a\u{1b}[2J\u{202e}b\r\n\u{9b}ä\u{7f}");
         assert_eq!(escaped("漢 \\é"), "漢 \\é");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(["", "äöü", "漢字", "ｆ", "한글", "かな", "🚀", "é漢"].map(text_width), [0, 3, 4, 2, 4, 4, 2, 3]);
+        assert_eq!(
+            [1, 2, 3, 4, 5, 6].map(|width| truncate_name("漢字漢", width)),
+            ["…", "…", "漢…", "漢…", "漢字…", "漢字漢"]
+        );
+        assert_eq!((padded("漢", 4).as_str(), padded("漢", 1).as_str()), ("漢  ", "漢"));
+        assert_eq!(filled_lines(&["漢字", "漢字", "a"], " ", 6), ["漢字", "漢字 a"]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `kineto diff`: prints what changed between two traces, or two sets of traces.
 
+use crate::terminal_width::terminal_width;
 use crate::trace_file::{EventSelection, TraceFile, for_each_trace, is_standard_stream, trace_files};
 use crate::{print_error, print_text};
-use kineto_trace::analysis::{DiffOptions, TraceProfile};
+use kineto_trace::analysis::{DiffOptions, DiffScreen, TraceProfile};
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,6 +80,7 @@ pub(crate) fn run(arguments: &DiffArguments) -> ExitCode {
         print_text(&(diff.to_json() + "\n"));
     } else {
         let screen = diff.screen().color(io::stdout().is_terminal());
+        let screen = terminal_width().into_iter().fold(screen, DiffScreen::width);
         print_text(&arguments.rows.into_iter().fold(screen, |screen, rows| screen.rows(rows)).to_string());
     }
     match () {

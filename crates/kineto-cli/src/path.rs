@@ -3,7 +3,7 @@
 use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_pieces, print_text};
-use kineto_base::text::{count_with_noun, printable};
+use kineto_base::text::{count_with_noun, padded, text_width, truncate_name};
 use kineto_trace::analysis::Events;
 use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace, format_ns};
 use std::path::PathBuf;
@@ -66,9 +66,7 @@ pub(crate) fn run(arguments: &PathArguments) -> ExitCode {
 
 /// Returns lines of totals, and a table of the first pieces that fits the width.
 fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize, width: usize) -> String {
-    /// The columns before the name: start, time, what and track.
-    const COLUMNS: usize = 10 + 11 + 20 + 18;
-    const MIN_NAME: usize = 20;
+    const MIN_NAME: usize = 16;
 
     let (figures, start) = (path.figures(), path.window().start);
     let share = |place| figures.place_percent(place);
@@ -80,13 +78,14 @@ fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize, width: usi
         share(PathPlace::Device),
         share(PathPlace::Wait)
     );
-    let name_width = width.saturating_sub(COLUMNS).max(MIN_NAME);
     text += &format!("{:>10} {:>10}  {:<18}  {:<14}  name\n", "start", "time", "what", "thread");
     for piece in path.pieces().iter().take(rows) {
         let (at, time) = (format_ns(piece.start.since(start)), format_ns(piece.duration_ns()));
         let what = piece.kind.as_str().replace('_', " ");
-        let (track, name) = (shorten(&track_text(piece), 14), shorten(&piece_name(piece), name_width));
-        let line = format!("{at:>10} {time:>10}  {what:<18}  {track:<14}  {name}");
+        let track = padded(&truncate_name(&track_text(piece), 14), 14);
+        let start = format!("{at:>10} {time:>10}  {what:<18}  {track}  ");
+        let name_width = width.saturating_sub(text_width(&start)).max(MIN_NAME);
+        let line = start + &truncate_name(piece.event.map_or("", |event| event.name()), name_width);
         text += &format!("{}\n", line.trim_end());
     }
     match path.pieces().len().saturating_sub(rows) {
@@ -95,24 +94,10 @@ fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize, width: usi
     }
 }
 
-/// Returns the start of a text that is longer than that many characters.
-fn shorten(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// Returns the printable name of the piece's event.
-fn piece_name(piece: &PathPiece<'_>) -> String {
-    let name = piece.event.map_or("", |event| event.name());
-    printable(name)
-}
-
 /// Returns the name of the piece's thread or stream, else its ids.
 fn track_text(piece: &PathPiece<'_>) -> String {
     piece.event.map_or_else(String::new, |event| match event.track() {
-        track if track.name.is_empty() => printable(&format!("{}/{}", track.process, track.thread)),
-        track => printable(&track.name),
+        track if track.name.is_empty() => format!("{}/{}", track.process, track.thread),
+        track => track.name.to_owned(),
     })
 }

@@ -1,8 +1,9 @@
 //! `kineto validate`: reports which tools cannot read the whole trace, and why.
 
+use crate::terminal_width::terminal_width;
 use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};
-use kineto_base::text::{count_with_noun, escaped_path, printable};
+use kineto_base::text::{count_with_noun, escaped_path, filled_lines, printable};
 use kineto_trace::analysis::{BrokenRule, Events};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,15 @@ fn format_report(path: &Path, events: &Events) -> String {
     format!("{}:\n{}", escaped_path(path), broken.join("\n"))
 }
 
+/// Returns a text with spaces before it; in a terminal, in lines that fit.
+fn indented(text: &str, indent: usize) -> String {
+    let indent = " ".repeat(indent);
+    let Some(width) = terminal_width() else { return indent + text };
+    let words: Vec<_> = text.split_whitespace().collect();
+    let lines = filled_lines(&words, " ", width.saturating_sub(indent.len()).max(20));
+    lines.iter().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n")
+}
+
 fn format_rule(events: &Events, rule: &BrokenRule) -> String {
     let BrokenRule { reader, problem, effect, remedy, .. } = rule;
     let count = if rule.count > 0 { format!(" ({})", rule.count) } else { String::new() };
@@ -63,7 +73,8 @@ fn format_rule(events: &Events, rule: &BrokenRule) -> String {
         let (name, track) = (printable(event.name()), printable(&format!("{}/{}", track.process, track.thread)));
         format!("first: `{name}` on {track}, {at} ns after the start; ")
     });
-    format!("  {reader} {effect}: {problem}{count}\n    {first}to do: {remedy}")
+    let problem = indented(&format!("{reader} {effect}: {problem}{count}"), 2);
+    format!("{problem}\n{}", indented(&format!("{first}to do: {remedy}"), 4))
 }
 
 /// Returns what TensorBoard needs of the name, if it lacks that.
@@ -74,5 +85,6 @@ fn name_fault(path: &Path) -> Option<String> {
     }
     let name = path.file_name()?.to_string_lossy();
     let is_listed = name.ends_with(".pt.trace.json") || name.ends_with(".pt.trace.json.gz");
-    (!is_listed).then(|| "  TensorBoard does not list the file: its name does not end with .pt.trace.json or .pt.trace.json.gz\n    to do: rename it".to_owned())
+    let problem = "TensorBoard does not list the file: its name does not end with .pt.trace.json or .pt.trace.json.gz";
+    (!is_listed).then(|| indented(problem, 2) + "\n    to do: rename it")
 }

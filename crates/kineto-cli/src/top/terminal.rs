@@ -1,5 +1,6 @@
 //! The terminal in which tables replace each other, and what fits into it.
 
+use kineto_base::text::truncate_name;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::tcgetwinsize;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
@@ -122,10 +123,7 @@ impl TerminalSize {
 
     /// Cuts lines to the width, and leaves out those that do not fit. The last line of the terminal stays empty.
     pub(super) fn cut(self, text: &str) -> String {
-        let cut = |line: &str| match line.char_indices().nth(self.columns) {
-            None => format!("{line}\n"),
-            Some(_) => line.chars().take(self.columns.saturating_sub(1)).chain("…\n".chars()).collect(),
-        };
+        let cut = |line: &str| truncate_name(line, self.columns) + "\n";
         text.lines().take(self.lines.saturating_sub(1).max(1)).map(cut).collect()
     }
 }

@@ -52,7 +52,7 @@ const INPUTS: [Input; 12] = [
         figures: (7_447_680_000_000_061.0, 6, Some(7_447_680_000_000_030.0)),
         summary: &[
             "note: overlong_work (1); outlasts its stream or recording; counted as recorded",
-            "1 `corrupt` is recorded to last 7447680000.000s",
+            "1 `corrupt` is recorded to last 7447680000s",
         ],
         problems: &[OVERLONG],
         repair: "whole, 6 events",

@@ -14,6 +14,8 @@ mod report;
 mod summary;
 mod validate;
 mod view;
+#[cfg(target_os = "linux")]
+mod widths;
 
 use std::fs;
 use std::path::PathBuf;

@@ -142,7 +142,7 @@ fn overlong_work_is_a_note_a_finding_and_a_broken_rule() {
     for (name, title, first) in [
         (
             "kernel_236_years",
-            "`corrupt` is recorded to last 7447680000.000s, and so outlasts 1 later launch of its stream.",
+            "`corrupt` is recorded to last 7447680000s, and so outlasts 1 later launch of its stream.",
             "corrupt",
         ),
         (

@@ -43,13 +43,13 @@ pub fn open_entry(path: impl AsRef<Path>, bytes_max: u64) -> io::Result<File> {
 }
 
 /// The most entries of a folder that are searched: other users may fill it.
-pub(crate) const ENTRIES_MAX: usize = 100_000;
+pub const ENTRIES_MAX: usize = 100_000;
 
 /// Returns the paths of at most [`ENTRIES_MAX`] entries in a folder.
 ///
 /// # Errors
 /// Those of the system.
-pub(crate) fn read_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn read_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(std::fs::read_dir(folder)?.take(ENTRIES_MAX).flatten().map(|entry| entry.path()).collect())
 }
 

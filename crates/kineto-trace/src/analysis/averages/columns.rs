@@ -1,7 +1,7 @@
 //! The columns of a printed table: cells are truncated and aligned.
 
 use super::Average;
-use crate::text::printable;
+use crate::text::{char_width, printable};
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ pub(super) struct Column<'a> {
     /// [`Truncation::End`] truncates texts of `most` - 3 or more characters, as torch does, even if they would fit.
     end_limit: usize,
     is_left: bool,
+    /// torch counts characters, not columns of the terminal.
+    pub(super) char_width: fn(char) -> usize,
 }
 
 /// How to truncate a text that is too long.
@@ -48,6 +50,7 @@ impl<'a> Column<'a> {
             truncation: Truncation::Never,
             end_limit: usize::MAX,
             is_left: false,
+            char_width,
         }
     }
 
@@ -78,7 +81,12 @@ impl<'a> Column<'a> {
     }
 
     pub(super) fn format_heading(&self) -> String {
-        self.align_text(&self.title)
+        let title = if self.is_text() && self.width_of(&self.title) > self.width {
+            self.start_of(&self.title, self.width)
+        } else {
+            &self.title
+        };
+        self.align_text(title)
     }
 
     pub(super) fn first_line(&self, row: &Average) -> String {
@@ -98,23 +106,41 @@ impl<'a> Column<'a> {
         self.align_text(&self.truncate_text(&printable(text.lines().nth(at).unwrap_or(""))))
     }
 
+    fn width_of(&self, text: &str) -> usize {
+        text.chars().map(self.char_width).sum()
+    }
+
+    /// Returns the start of a text that takes at most `width` columns.
+    fn start_of<'t>(&self, text: &'t str, width: usize) -> &'t str {
+        let mut used = 0;
+        let end = text.char_indices().find(|(_, c)| {
+            used += (self.char_width)(*c);
+            used > width
+        });
+        end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+    }
+
     fn align_text(&self, text: &str) -> String {
-        let width = self.width;
-        if self.is_left { format!("{text:<width$}  ") } else { format!("{text:>width$}  ") }
+        let space = " ".repeat(self.width.saturating_sub(self.width_of(text)));
+        if self.is_left { format!("{text}{space}  ") } else { format!("{space}{text}  ") }
     }
 
     fn truncate_text(&self, text: &str) -> String {
-        let length = text.chars().count();
+        let length = self.width_of(text);
         match self.truncation {
             Truncation::End if length >= self.end_limit.saturating_sub(3) => {
-                let kept: String = text.chars().take(self.end_limit.saturating_sub(3)).collect();
-                kept + "..."
+                format!("{}...", self.start_of(text, self.end_limit.saturating_sub(3)))
             }
             Truncation::Start if length > self.width => {
-                let kept: String = text.chars().skip(length - self.width + 3).collect();
-                format!("...{kept}")
+                let mut over = length + 3 - self.width;
+                let is_over = |c: &char| {
+                    let is_over = over > 0;
+                    over = over.saturating_sub((self.char_width)(*c));
+                    is_over
+                };
+                format!("...{}", text.chars().skip_while(is_over).collect::<String>())
             }
-            Truncation::EndUnmarked => text.chars().take(self.width).collect(),
+            Truncation::EndUnmarked => self.start_of(text, self.width).to_owned(),
             _ => text.to_owned(),
         }
     }

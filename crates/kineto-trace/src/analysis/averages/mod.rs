@@ -15,7 +15,7 @@ pub use table::Table;
 pub use units::TimeUnit;
 
 pub(super) use timed::is_timed;
-pub(super) use units::format_time;
+pub(super) use units::format_short_time;
 
 use crate::analysis::events::Events;
 use std::fmt;

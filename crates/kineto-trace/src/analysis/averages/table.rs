@@ -3,9 +3,10 @@
 use super::builder::{OVERLOAD_TITLE, SHAPES_TITLE, STACK_TITLE};
 use super::columns::{Column, Truncation};
 use super::sort::SortBy;
-use super::units::{TimeUnit, flop_unit, format_bytes, format_percentage, format_time};
+use super::units::{TimeUnit, flop_unit, format_bytes, format_percentage, format_short_time, format_time};
 use super::{Average, KeyAverages, Section};
 use crate::sorting::sort_few_by;
+use crate::text::{char_width, text_width};
 use std::fmt;
 
 /// A table of averages; made by [`KeyAverages::table`] and printed by `Display`.
@@ -37,8 +38,9 @@ const GAP: usize = 2;
 const NUMBER: usize = 12;
 /// The name column shrinks to this width before columns are dropped.
 const NAME_MIN: usize = 24;
-/// The least width of texts if all columns that may be dropped are.
+/// The least widths of texts if all columns that may be dropped are: first this or the title's, then the other.
 const GROUP_MIN: usize = 12;
+const GROUP_LEAST: usize = 8;
 
 impl<'a> Table<'a> {
     pub(super) fn new(averages: &'a KeyAverages) -> Table<'a> {
@@ -108,7 +110,7 @@ impl<'a> Table<'a> {
         self
     }
 
-    /// Limits the length of lines in characters, for example to a terminal's width. Default: no limit.
+    /// Limits the length of lines in columns of a terminal, for example to a terminal's width. Default: no limit.
     ///
     /// Names shrink first, down to 24 characters. Then columns are dropped, and a line below the table counts them.
     pub fn width(mut self, characters: usize) -> Self {
@@ -158,9 +160,15 @@ impl<'a> Table<'a> {
         self.averages.iter().any(has)
     }
 
+    /// Returns the function that formats times: torch's have three decimals whatever their length.
+    fn time_format(&self) -> impl Fn(f64) -> String + 'static {
+        let (unit, is_short) = (self.unit, self.unit.is_none() && !self.as_torch);
+        move |ns| if is_short { format_short_time(ns) } else { format_time(ns, unit) }
+    }
+
     fn time_column(&self, title: String, rank: u8, ns: impl Fn(&Average) -> f64 + 'a) -> Column<'a> {
-        let unit = self.unit;
-        Column::new(title, NUMBER, rank, move |row| format_time(ns(row), unit))
+        let format = self.time_format();
+        Column::new(title, NUMBER, rank, move |row| format(ns(row)))
     }
 
     /// Returns the columns of a table for these sections and rows.
@@ -192,16 +200,26 @@ impl<'a> Table<'a> {
         columns.extend(self.group_columns(rows, |title| title == SHAPES_TITLE));
         columns.extend(self.group_columns(rows, |title| title == STACK_TITLE));
         columns.extend(self.flops_column(rows).filter(|_| ops && self.flops));
+        columns.iter_mut().for_each(|column| column.char_width = self.char_width());
         columns
+    }
+
+    /// Returns the function that measures characters: torch counts them.
+    fn char_width(&self) -> fn(char) -> usize {
+        if self.as_torch { |_| 1 } else { char_width }
+    }
+
+    fn width_of(&self, text: &str) -> usize {
+        text.chars().map(self.char_width()).sum()
     }
 
     /// Returns the width of a text column; torch's may be narrower than the title.
     fn at_least(&self, title: &str, width: usize) -> usize {
-        if self.as_torch { width } else { width.max(title.chars().count()) }
+        if self.as_torch { width } else { width.max(text_width(title)) }
     }
 
     fn name_column(&self, title: &str, rows: &[&Average], name: impl Fn(&Average) -> String + 'a) -> Column<'a> {
-        let longest = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
+        let longest = rows.iter().map(|row| self.width_of(&name(row))).max().unwrap_or(0);
         Column::new(title, self.at_least(title, longest + 4).min(self.max_name), 0, name)
             .with_truncation(Truncation::End, self.max_name)
     }
@@ -214,7 +232,7 @@ impl<'a> Table<'a> {
             let has_key = |row: &&Average| row.keys.get(at).is_some_and(|key| !["", "[]"].contains(&key.as_str()));
             rows.iter().find(|row| has_key(row))?;
             let lines = rows.iter().filter_map(|row| row.keys.get(at)).flat_map(|key| key.lines());
-            let longest = lines.map(|line| line.chars().count()).max().unwrap_or(0);
+            let longest = lines.map(|line| self.width_of(line)).max().unwrap_or(0);
             let width = self.at_least(title, longest + 4);
             Some(match title.as_str() {
                 OVERLOAD_TITLE => self.name_column(title, rows, key),
@@ -295,7 +313,7 @@ impl<'a> Table<'a> {
     fn fit_columns(&self, columns: &mut Vec<Column<'a>>) -> usize {
         let mut left_out = 0;
         let Some(width) = self.width else { return left_out };
-        columns.iter_mut().for_each(|column| column.width = column.width.max(column.title.chars().count()));
+        columns.iter_mut().for_each(|column| column.width = column.width.max(text_width(&column.title)));
         loop {
             let over = line_length(columns).saturating_sub(width);
             if let Some(name) = columns.first_mut().filter(|_| over > 0) {
@@ -311,10 +329,13 @@ impl<'a> Table<'a> {
             }
         }
         // Columns of groups are never dropped, so they share what is left, and names give up more.
-        for at in (0..columns.len()).rev() {
-            let over = line_length(columns).saturating_sub(width);
-            if let Some(column) = columns.get_mut(at).filter(|column| column.is_text()) {
-                column.narrow_by(GROUP_MIN.max(column.title.chars().count()), over);
+        for is_last in [false, true] {
+            for at in (0..columns.len()).rev() {
+                let over = line_length(columns).saturating_sub(width);
+                if let Some(column) = columns.get_mut(at).filter(|column| column.is_text()) {
+                    let least = if is_last { GROUP_LEAST } else { GROUP_MIN.max(text_width(&column.title)) };
+                    column.narrow_by(least, over);
+                }
             }
         }
         left_out
@@ -380,7 +401,7 @@ impl<'a> Table<'a> {
     fn write_bases(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let averages = self.averages;
         let device = &averages.device;
-        let shown = |ns: f64| format_time(ns, self.unit);
+        let shown = self.time_format();
         let why = |text: &str| if self.as_torch { String::new() } else { format!(" ({text})") };
         let base = averages.cpu_base_ns() as f64;
         writeln!(f, "Self CPU time total: {}{}", shown(base), why("100 % of CPU columns"))?;
@@ -484,7 +505,8 @@ mod tests {
         let events = sample().into_events();
         let by_stack = events.averages().by(GroupBy::Stack(2)).compute();
         let by_both = events.averages().by(GroupBy::Stack(2)).by(GroupBy::Thread).compute();
-        for (averages, width) in [(&by_stack, 80), (&by_stack, 100), (&by_both, 90), (&by_both, 150)] {
+        let by_three = events.averages().by(GroupBy::Stack(2)).by(GroupBy::Shapes).by(GroupBy::Thread).compute();
+        for (averages, width) in [(&by_stack, 80), (&by_stack, 100), (&by_both, 80), (&by_both, 150), (&by_three, 80)] {
             let table = averages.table().width(width).to_string();
             assert!(table.lines().all(|line| line.chars().count() <= width), "{table}");
         }

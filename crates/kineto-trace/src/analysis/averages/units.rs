@@ -27,6 +27,13 @@ pub(crate) fn format_time(ns: f64, unit: Option<TimeUnit>) -> String {
     }
 }
 
+/// Formats a time in the largest unit in which it is at least 1, in at most 12 characters: whole seconds from 10^7 seconds on.
+pub(crate) fn format_short_time(ns: f64) -> String {
+    /// The first time that three decimals would round to 10^7 seconds.
+    const WHOLE_FROM_NS: f64 = 9_999_999_999_500_000.0;
+    if ns.abs() < WHOLE_FROM_NS { format_time(ns, None) } else { format!("{:.0}s", ns / 1e9) }
+}
+
 /// Formats a share of a base in percent; "NaN" if the base is 0.
 pub(super) fn format_percentage(ns: f64, base: f64) -> String {
     if base == 0.0 { "NaN".to_owned() } else { format!("{:.2}%", ns * 100.0 / base) }
@@ -66,6 +73,12 @@ mod tests {
         assert_eq!(shown, ["0.000us", "0.001us", "999.999us", "1.000ms", "1.500s", "-2.000us"]);
         let units = [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros];
         assert_eq!(units.map(|unit| format_time(2e6, Some(unit))), ["0.002s", "2.000ms", "2000.000us"]);
+    }
+
+    #[test]
+    fn short_times_fit_a_column() {
+        let shown = [1e6, 9_999_999_999_400_000.0, 9_999_999_999_500_000.0, u64::MAX as f64].map(format_short_time);
+        assert_eq!(shown, ["1.000ms", "9999999.999s", "10000000s", "18446744074s"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Rule;
 use super::nearest::printable;
 use super::quantity::Quantity;
-use crate::analysis::summary::truncate_name;
+use crate::text::truncate_name;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Formats a difference as text: the changes first, then the totals, then sections.
 
 use super::{ChangeVerdict, ClassChange, ClassKind, ClassMove, Diff, DiffPart, DiffUnit, LeftOutReason, MatchReason};
-use crate::analysis::averages::format_time;
-use crate::analysis::summary::truncate_name;
+use crate::analysis::averages::format_short_time;
 use crate::sorting::sort_few;
+use crate::text::{filled_lines, truncate_name};
 use std::fmt::{self, Formatter};
 
 /// A difference as text; made by [`Diff::screen`], printed by `Display`.
@@ -82,11 +82,14 @@ impl<'d> DiffScreen<'d> {
             self.write_mean_doubt(f)?;
             return match too_few {
                 0 => Ok(()),
-                _ => writeln!(
-                    f,
-                    "{} changed or occurred too rarely to tell: record four or more steps or runs a side to find out.",
-                    count_classes(too_few)
-                ),
+                _ => {
+                    let text = format!(
+                        "{} changed or occurred too rarely to tell: record four or more steps or runs a side to find out.",
+                        count_classes(too_few)
+                    );
+                    let words: Vec<_> = text.split_whitespace().collect();
+                    filled_lines(&words, " ", self.width).iter().try_for_each(|line| writeln!(f, "{line}"))
+                }
             };
         }
         let threshold = self.diff.threshold_percent;
@@ -369,7 +372,7 @@ fn describe_part(part: &DiffPart) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
 fn format_ns(ns: u64) -> String {
-    format_time(ns as f64, None)
+    format_short_time(ns as f64)
 }
 
 /// Formats a signed time in the unit of its size.

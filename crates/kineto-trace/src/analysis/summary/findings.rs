@@ -1,12 +1,11 @@
 //! The largest problems in a summary, with evidence and the possible gain.
 
 use super::path::find_dominated_path;
-use super::screen::truncate_name;
 use super::{StepFigures, Summary};
-use crate::analysis::averages::{Average, format_time};
+use crate::analysis::averages::{Average, format_short_time};
 use crate::analysis::percentile::percentile;
 use crate::sorting::sort_few_by_key;
-use crate::text::count_with_noun;
+use crate::text::{count_with_noun, truncate_name};
 use std::cmp::Reverse;
 
 /// A problem that costs time and can be fixed.
@@ -88,13 +87,14 @@ pub(super) fn percent_of(part: u64, whole: u64) -> f64 {
 /// Returns a duration with the unit that fits it, such as "1.500ms".
 #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
 pub fn format_ns(ns: u64) -> String {
-    format_time(ns as f64, None)
+    format_short_time(ns as f64)
 }
+
+/// Names in findings are cut to this many characters.
+pub(super) const MAX_NAME_CHARS: usize = 40;
 
 /// Slices last longer than they can.
 fn find_overlong_work(summary: &Summary) -> Option<Finding> {
-    const MAX_NAME_CHARS: usize = 40;
-
     let found = summary.overlong.as_ref()?;
     let (name, ns) = (truncate_name(&found.name, MAX_NAME_CHARS), format_ns(found.ns));
     let outlasted = match found.outlasted {
@@ -117,9 +117,6 @@ fn find_overlong_work(summary: &Summary) -> Option<Finding> {
 fn find_starved_devices(summary: &Summary) -> Option<Finding> {
     const MIN_IDLE_PERCENT: f64 = 20.0;
     const MIN_HOST_PERCENT: f64 = 50.0;
-    /// The maximum length of a name in the text.
-    const MAX_NAME_CHARS: usize = 40;
-
     let devices = summary.occupation.as_ref()?;
     let (idle, host) = (devices.idle_ns(), percent_of(summary.idle.before_launch_ns, summary.idle.total_ns()));
     if percent_of(idle, devices.window_ns) < MIN_IDLE_PERCENT || host < MIN_HOST_PERCENT {

@@ -40,7 +40,6 @@ pub use path::{
     CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, PathStretch, StepPath,
 };
 pub use requests::RequestFigures;
-pub(super) use screen::truncate_name;
 pub use screen::{Screen, ScreenSection};
 pub use series::{CounterSeries, SeriesPoint};
 pub use steps::StepFigures;

@@ -6,7 +6,7 @@ use super::{Occupation, Summary};
 use crate::analysis::averages::Average;
 use crate::analysis::averages::units::format_bytes;
 use crate::sorting::sort_few_by_key;
-use crate::text::{count_with_noun, printable};
+use crate::text::{count_with_noun, filled_lines, padded, truncate_name};
 use crate::{Error, ErrorKind};
 use std::cmp::Reverse;
 use std::fmt::{self, Formatter};
@@ -453,12 +453,8 @@ impl<'s> Screen<'s> {
         writeln!(f, "  {:name$}{}", "", numbers(titles))?;
         let more = rows.len().saturating_sub(self.rows);
         for (text, cells) in rows.take(self.rows) {
-            writeln!(
-                f,
-                "  {:name$}{}",
-                truncate_name(text.as_ref(), name),
-                numbers(cells.each_ref().map(String::as_str))
-            )?;
+            let text = padded(&truncate_name(text.as_ref(), name), name);
+            writeln!(f, "  {text}{}", numbers(cells.each_ref().map(String::as_str)))?;
         }
         if more > 0 { writeln!(f, "  … {}", count_with_noun(more as u64, "more row")) } else { Ok(()) }
     }
@@ -493,29 +489,4 @@ fn format_float(value: f64) -> String {
         _ if value.fract() == 0.0 => format!("{value:.0}"),
         _ => format!("{value:.3}"),
     }
-}
-
-/// Returns a printable name, truncated to `width`.
-pub(in crate::analysis) fn truncate_name(name: &str, width: usize) -> String {
-    let name = printable(name);
-    if name.chars().count() <= width {
-        return name;
-    }
-    let kept: String = name.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
-}
-
-/// Fills lines with parts up to the width; longer parts are truncated.
-pub(super) fn filled_lines<T: AsRef<str>>(parts: &[T], separator: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for part in parts.iter().map(T::as_ref) {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + separator.len() + part.chars().count() <= width => {
-                line.push_str(separator);
-                line.push_str(part);
-            }
-            _ => lines.push(truncate_name(part, width)),
-        }
-    }
-    lines
 }

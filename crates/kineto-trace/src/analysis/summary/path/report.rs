@@ -2,10 +2,9 @@
 
 use super::{PathFigures, PathKind, PathNameFigures, PathPlace, PathStretch};
 use crate::analysis::summary::Summary;
-use crate::analysis::summary::findings::{Finding, GainClaim, format_ns, percent_of};
+use crate::analysis::summary::findings::{Finding, GainClaim, MAX_NAME_CHARS, format_ns, percent_of};
 use crate::analysis::summary::json::{ns_to_micros, rounded_percent};
-use crate::analysis::summary::screen::{filled_lines, truncate_name};
-use crate::text::count_with_noun;
+use crate::text::{count_with_noun, filled_lines, text_width, truncate_name};
 use serde_json::{Value, json};
 
 /// The number of names in the text.
@@ -30,14 +29,13 @@ impl PathText {
         let subject = format!("Critical path of {subject}, {}", format_ns(path.window_ns));
         let shares = format!("host {host:.0} %, device {device:.0} %, waits {wait:.0} %");
         let heading = format!("{subject}: {shares}");
-        let (heading, shares) =
-            if heading.chars().count() <= width { (heading, None) } else { (subject, Some(shares)) };
+        let (heading, shares) = if text_width(&heading) <= width { (heading, None) } else { (subject, Some(shares)) };
         let kinds = path.kinds.iter().filter(|row| share(row.ns) >= MIN_PERCENT);
         let kinds: Vec<_> = kinds.map(|row| format!("{} {:.1} %", row.kind, share(row.ns))).collect();
         let mut lines: Vec<_> = shares.into_iter().chain(filled_lines(&kinds, "   ", width - 2)).collect();
         for row in path.names.iter().take(TEXT_NAMES) {
             let start = format!("{:5.1} %  {:>10}  ", share(row.ns), format_ns(row.ns));
-            let name_width = (width - 2).saturating_sub(start.chars().count());
+            let name_width = (width - 2).saturating_sub(text_width(&start));
             lines.push(start + &truncate_name(&row.name, name_width));
         }
         PathText { heading, lines }
@@ -137,7 +135,6 @@ pub(in crate::analysis::summary) fn find_dominated_path(summary: &Summary) -> Op
     const DOMINATING_PERCENT: f64 = 50.0;
     /// Shorter paths are too small to judge.
     const MIN_PIECES: u64 = 20;
-    const MAX_NAME_CHARS: usize = 60;
 
     let (path, devices) = (summary.critical_path.as_ref()?, summary.occupation.as_ref()?);
     let cause = PathCause::find_largest(path, devices.idle_ns())?;
@@ -163,8 +160,6 @@ pub(in crate::analysis::summary) fn find_dominated_path(summary: &Summary) -> Op
 
 /// Returns where a thread is outside of operations, and what is around that.
 fn format_outside(path: &PathFigures, outside_ns: u64) -> String {
-    const MAX_NAME_CHARS: usize = 40;
-
     let name = |name: &Option<String>| name.as_ref().map(|name| format!("`{}`", truncate_name(name, MAX_NAME_CHARS)));
     let stretch = |stretch: &PathStretch| {
         let place = match (name(&stretch.before), name(&stretch.after)) {
