@@ -60,11 +60,11 @@ fn run_piped(name: &str) -> (String, String, Option<i32>) {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let writer = std::thread::spawn({
+    let writer = std::thread::Builder::new().spawn({
         let pipe = pipe.clone();
         move || fs::write(pipe, TRACE)
     });
     let result = run(&[name, pipe.to_str().unwrap()]);
-    writer.join().unwrap().unwrap();
+    writer.unwrap().join().unwrap().unwrap();
     result
 }
