@@ -16,7 +16,7 @@ mod read;
 mod write;
 
 use crate::error::{Error, ErrorKind};
-use crate::os::folder::{open_entry, open_regular};
+use crate::os::folder::open_entry;
 use crate::text::{count_with_noun, escaped_path};
 use crate::time::Timestamp;
 use crate::trace::Trace;
@@ -108,7 +108,7 @@ impl Trace {
     ///
     /// # Errors
     /// [`AlreadyActive`](ErrorKind::AlreadyActive) if the process of a live file still runs. [`Io`](ErrorKind::Io) if the file cannot
-    /// be read or is not a regular file. [`NotATrace`](ErrorKind::NotATrace) if it is no segment, or if a part is damaged without which the others mean
+    /// be read. [`NotATrace`](ErrorKind::NotATrace) if it is no segment, or if a part is damaged without which the others mean
     /// nothing. [`Unsupported`](ErrorKind::Unsupported) if another version of this crate wrote it.
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     ///
@@ -122,7 +122,7 @@ impl Trace {
     /// ```
     pub fn read_segment(path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
-        let file = open_regular(path, folder::BYTES_MAX).map_err(|error| cannot_read(path, error))?;
+        let file = File::open(path).map_err(|error| cannot_read(path, error))?;
         read_open_segment(file, path.parent().unwrap_or(Path::new("")), path)
     }
 
