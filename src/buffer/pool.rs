@@ -328,6 +328,7 @@ mod tests {
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]
+    #[expect(clippy::unwrap_used, reason = "a test")]
     fn create_live_file(bytes_max: u64) -> (tempfile::TempDir, Arc<LiveFile>) {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let file = LiveFile::create(folder.path(), bytes_max).unwrap();

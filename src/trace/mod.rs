@@ -478,14 +478,7 @@ impl Trace {
             events,
             before_window: evicted.records + index.before_window + self.device_activities_before_window(),
             memory_events: index.memory - replaced + on_devices,
-            threads: self
-                .inner
-                .recorded
-                .lanes
-                .iter()
-                .map(|row| row.thread)
-                .collect::<std::collections::BTreeSet<_>>()
-                .len(),
+            threads: self.inner.recorded.count_threads(),
             bytes: self.inner.recorded.record_bytes()
                 + own_bytes
                 + collections.iter().map(|c| c.records.record_bytes()).sum::<u64>(),

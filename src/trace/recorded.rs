@@ -10,6 +10,7 @@ use crate::live::{JournalKind, LiveFile, LiveOwner};
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
 use kineto_base::fallible::List;
+use kineto_base::sorted::SortedSet;
 use kineto_base::sorting::sort_in_place_by_key;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -280,6 +281,11 @@ impl Recorded {
         self.parts = parts;
         self.large_payloads = payloads.into_iter().collect();
         strays as u64
+    }
+
+    /// Returns how many threads there were.
+    pub(super) fn count_threads(&self) -> usize {
+        self.lanes.iter().map(|row| row.thread).collect::<SortedSet<_>>().len()
     }
 
     /// Returns how many bytes the records take.

@@ -5,7 +5,7 @@
 //! writes its records to a [`RecordSink`] until it is stopped. Several collectors may record at once. A collector that
 //! fails leaves a reason in the trace, never an error: the host is recorded all the same.
 #![cfg_attr(
-    not(all(feature = "cuda", feature = "rocm", feature = "xpu", feature = "plugins")),
+    not(all(target_os = "linux", feature = "cuda", feature = "rocm", feature = "xpu", feature = "plugins")),
     allow(
         dead_code,
         unused_imports,
@@ -111,7 +111,7 @@ use std::time::{Duration, Instant};
 
 /// A device's profiler: what it can record here, and how a recording of it starts.
 ///
-/// One thread at a time calls these methods, and none may call the [`Profiler`](crate::Profiler), which waits for them. A
+/// One thread at a time calls these methods, and none may call the `Profiler`, which waits for them. A
 /// panic is contained, and becomes the reason why nothing is recorded.
 ///
 /// ```
@@ -206,7 +206,7 @@ pub trait Collector: fmt::Debug + Send + Sync {
 /// One thread at a time calls these methods, with these exceptions: every thread of the program may call
 /// [`push`](Recording::push), [`pop`](Recording::pop), their counterparts for annotations,
 /// [`pause`](Recording::pause) and [`resume`](Recording::resume). A call in progress may still arrive just after the stop;
-/// the recording is dropped when the last one has returned. No method may call the [`Profiler`](crate::Profiler), which
+/// the recording is dropped when the last one has returned. No method may call the `Profiler`, which
 /// waits for them. A panic is contained: the [report](CollectorReport) names the method, and from then on only `stop`
 /// is called.
 pub trait Recording: fmt::Debug + Send + Sync {

@@ -18,7 +18,6 @@ impl Driver {
 }
 
 /// Calls `work`.
-#[cfg(feature = "capi")]
 pub fn inside_init<R>(work: impl FnOnce() -> R) -> R {
     work()
 }

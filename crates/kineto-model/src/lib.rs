@@ -1,6 +1,6 @@
 //! What a trace of PyTorch's profiler (Kineto) consists of, and its file formats.
 //!
-//! [`activity`] is Kineto's model, [`rows`] passes a trace to a writer row by row, and [`write`] has the writers: Kineto's JSON,
+//! [`activity`] is Kineto's model, [`rows`] passes a trace to a writer row by row, and [`write`](mod@write) has the writers: Kineto's JSON,
 //! Perfetto's format and execution traces.
 //!
 //! This crate is for `kineto-trace` and `tracing-kineto`, which re-export what their users need. The rest of its API follows their

@@ -86,6 +86,7 @@ fn lacks_counter(sources: &str) -> bool {
     sources.peek().is_some() && !sources.any(|source| matches!(source, "tsc" | "hyperv_clocksource_tsc_page"))
 }
 
+/// Reads the processor's counter, in one instruction. Valid only if [`is_counter`] returns true.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
 pub fn read_counter() -> Ticks {
@@ -101,6 +102,7 @@ fn is_invariant() -> bool {
     true
 }
 
+/// Reads the monotonic clock: there is no counter that can be used.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub fn read_counter() -> Ticks {
     read_monotonic()

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// as a collector. For example timestamp queries of Vulkan, wgpu or Metal, or profiling events of OpenCL.
 ///
 /// It is a cheap clone that any thread may use. Pass one to the builder's
-/// [`collector`](crate::KinetoLayerBuilder::collector).
+/// `collector`.
 ///
 /// - [`submit`](DeferredEvents::submit) adds a row on the calling thread, in its current slice.
 /// - [`resolve`](DeferredEvents::resolve) adds the row on the device's stream, with an arrow to it.
@@ -195,7 +195,7 @@ impl DeferredEvents {
 
     /// Sets a function that is called when a recording stops with unresolved submissions. It
     /// [resolves](DeferredEvents::resolve) what it can until the deadline, which is the builder's `flush_timeout`
-    /// away. It runs on the thread that stops the recording, and must not call the [`Profiler`](crate::Profiler).
+    /// away. It runs on the thread that stops the recording, and must not call the `Profiler`.
     pub fn set_resolver(&self, resolver: impl Fn(&[Submission], Instant) + Send + Sync + 'static) {
         self.shared.settings.lock().resolver = Some(Arc::new(resolver));
     }
@@ -203,7 +203,7 @@ impl DeferredEvents {
     /// Sets a function that is called at the start and stop of a recording. It reads both clocks at once and returns
     /// the arguments of [`calibrate`](DeferredEvents::calibrate): ticks of the device, nanoseconds of the host, and
     /// the deviation; `None` if they cannot be read. The recording then lies between two calibrations, so the drift
-    /// of the device's clock is known. It must not call the [`Profiler`](crate::Profiler).
+    /// of the device's clock is known. It must not call the `Profiler`.
     ///
     /// ```
     /// use tracing_kineto::integration::DeferredEvents;

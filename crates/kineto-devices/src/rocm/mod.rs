@@ -33,7 +33,7 @@ use tracer::Tracer;
 /// these collectors; only one records at a time, and the others report that it is [busy](Why::Busy).
 ///
 /// A profiler must register with rocprofiler-sdk before the program's first HIP call: start a recording before, or
-/// call [`Profiler::prepare`](crate::Profiler::prepare). Some versions reject a later registration.
+/// call `Profiler::prepare`. Some versions reject a later registration.
 pub struct Rocm {
     /// The backends, best first.
     backends: [Box<dyn Collector>; 2],

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// An open folder. Names are of files directly in it.
 #[derive(Debug)]
-pub struct Folder(#[cfg(unix)] super::descriptor::CheckedDescriptor<File>, #[cfg(not(unix))] std::path::PathBuf);
+pub struct Folder(#[cfg(unix)] super::descriptor::CheckedDescriptor<File>, #[cfg(not(unix))] PathBuf);
 
 /// Opens a regular file of at most `bytes_max` bytes for reading, in a folder that other users may write to.
 ///
