@@ -115,8 +115,9 @@ impl SymbolFrame {
 
 /// Returns whether a function lies between the program's own code and the recording of its span.
 fn is_library(name: &str) -> bool {
-    const THEIRS: [&str; 8] = [
+    const THEIRS: [&str; 9] = [
         "tracing_kineto::",
+        "kineto_base::",
         "tracing::",
         "tracing_core::",
         "tracing_subscriber::",
@@ -134,13 +135,14 @@ fn is_library(name: &str) -> bool {
 fn is_library_file(file: &str) -> bool {
     const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/");
     const STANDARD: [&str; 3] = ["/library/core/src/", "/library/std/src/", "/library/alloc/src/"];
-    const CRATES: [&str; 5] = ["tracing-kineto", "tracing", "tracing-core", "tracing-subscriber", "backtrace"];
+    const CRATES: [&str; 6] =
+        ["tracing-kineto", "kineto-base", "tracing", "tracing-core", "tracing-subscriber", "backtrace"];
     // cargo's folder name: `tracing-core-0.1.36`.
     let is_crate = |folder: &str| {
         let version = |name: &&str| folder.strip_prefix(*name)?.strip_prefix('-')?.chars().next();
         CRATES.iter().filter_map(version).any(|first| first.is_ascii_digit())
     };
-    file.starts_with(OURS)
+    [OURS, backtrace::SOURCES].iter().any(|folder| file.starts_with(folder))
         || STANDARD.iter().any(|folder| file.contains(folder))
         || file.rsplit_once("/src/").is_some_and(|(root, _)| root.split('/').any(is_crate))
 }

@@ -12,6 +12,9 @@ pub struct Symbol {
     pub line: u32,
 }
 
+/// The folder of this package's sources, where stacks are captured.
+pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/");
+
 /// Whether this build can capture stacks.
 pub const CAN_CAPTURE: bool = cfg!(feature = "backtrace");
 
