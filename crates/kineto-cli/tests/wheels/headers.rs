@@ -85,7 +85,7 @@ fn camel_case(name: &str) -> String {
 
 /// Returns the records declared in `records.rs`.
 fn views() -> Vec<View> {
-    let source = support::root().join("src/collector/cupti/records.rs");
+    let source = support::root().join("crates/kineto-devices/src/cupti/records.rs");
     let source = std::fs::read_to_string(source).unwrap();
     let (_, list) = source.split_once("\nrecords! {").unwrap();
     let (list, _) = list.split_once("\n}").unwrap();

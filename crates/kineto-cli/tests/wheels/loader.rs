@@ -13,7 +13,7 @@ pub(crate) const TESTS: &[Test] = &[("loader::every_library_is_told_of_and_none_
 
 /// Returns the functions that `ffi.rs` resolves: required ones and optional ones.
 fn functions() -> (Vec<String>, Vec<String>) {
-    let source = support::root().join("src/collector/cupti/ffi.rs");
+    let source = support::root().join("crates/kineto-devices/src/cupti/ffi.rs");
     let source = fs::read_to_string(source).unwrap();
     let (_, list) = source.split_once("\nfunctions! {").unwrap();
     let (required, optional) = list.split_once("optional {").unwrap();

@@ -97,7 +97,7 @@ pub(crate) fn call_views(library: &libloading::Library) {
 /// Returns the functions that the collector resolves: required ones, and those for metrics.
 fn functions() -> [Vec<String>; 2] {
     ["ffi.rs", "scope_ffi.rs"].map(|file| {
-        let source = support::root().join("src/collector/xpu").join(file);
+        let source = support::root().join("crates/kineto-devices/src/xpu").join(file);
         let source = std::fs::read_to_string(source).unwrap();
         let (_, list) = source.split_once("\nfunctions! {").unwrap();
         let (list, _) = list.split_once("\n}").unwrap();
