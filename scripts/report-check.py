@@ -397,8 +397,8 @@ def check_empty_selection(browser, kineto, folder):
 
 
 def check_long_trace(browser, kineto, folder):
-    """Checks that the page of a trace of 200 days tells how coarse its starts are."""
-    (folder / "long.json").write_text(made_trace([("cpu_op", "first", 1, 0, 1), ("cpu_op", "last", 1, 200 * 86_400e6, 1)]))
+    """Checks that the page of a trace of 200 days tells how coarse its starts are. A start of 0 would mean that its time is missing."""
+    (folder / "long.json").write_text(made_trace([("cpu_op", "first", 1, 1, 1), ("cpu_op", "last", 1, 200 * 86_400e6, 1)]))
     subprocess.run([kineto, "report", folder / "long.json"], check=True, capture_output=True)
     page = Page(browser, folder / "long.html")
     lead = page.value("document.querySelector('[id$=-timeline] .lead').textContent")
