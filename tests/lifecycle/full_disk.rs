@@ -195,9 +195,9 @@ fn check(played: &Played) {
 }
 
 /// Returns the number of slices that began in the parts, and of those that they count as lost.
-fn read_parts(played: &Played) -> (usize, usize) {
+pub(crate) fn read_parts(played: &Played) -> (usize, usize) {
     let (mut found, mut lost) = (0, 0);
-    for part in played.files().into_iter().filter(|name| name.contains(".part")) {
+    for part in played.files().into_iter().filter(|name| name.ends_with(".json")) {
         let whole = Events::read(played.path(&part)).unwrap();
         found += whole.iter().filter(|event| event.name() == "work" && event.arg("clipped").is_none()).count();
         lost += usize::try_from(played.file(&part).lost("records_not_spilled")).unwrap();

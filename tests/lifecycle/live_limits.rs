@@ -1,5 +1,6 @@
 //! Live files under a limit on the size of files, whose signal ends the process by default.
 
+use crate::full_disk::read_parts;
 use crate::live::{live_files, segment_folder_in, shm};
 use crate::play::{Played, play_with, record_as, report, work};
 use crate::sys;
@@ -105,10 +106,8 @@ pub(crate) const TESTS: &[Test] = &[
         let shm = shm();
         let played = play_in("limited_while_spilling", shm.path()).succeeded();
         let recorded: usize = played.report().trim_end().parse().unwrap();
-        let files = played.files();
-        let parts = files.iter().filter(|name| name.ends_with(".json")).map(|name| played.file(name));
-        let found: u64 = parts.map(|part| part.slices("work") as u64 + part.lost("records_not_spilled")).sum();
-        assert_eq!(found, recorded as u64, "{}", played.stderr);
-        assert!(segment_folder_in(&played.path("")).is_none(), "{files:?}");
+        let (found, lost) = read_parts(&played);
+        assert_eq!(found + lost, recorded, "{found}, {lost}: {}", played.stderr);
+        assert!(segment_folder_in(&played.path("")).is_none(), "{:?}", played.files());
     }),
 ];
