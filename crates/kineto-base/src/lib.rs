@@ -8,6 +8,7 @@
     allow(dead_code, unused_imports, missing_docs, reason = "stand-ins for what only Linux has")
 )]
 
+pub mod channel;
 pub mod clock;
 pub mod diag;
 pub mod encoding;

@@ -1,5 +1,36 @@
-//! Ids and names of threads.
+//! Starts threads; ids and names of threads.
 #![allow(unsafe_code, reason = "the kernel's thread id has no safe form")]
+
+use std::io;
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+
+/// Starts a thread. The work is boxed, so that the code that starts threads is compiled once.
+///
+/// # Errors
+/// The operating system refuses a thread.
+pub fn spawn(name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+    Builder::new().name(name.to_owned()).spawn(work)
+}
+
+/// Does the same, with a stack of that size.
+///
+/// # Errors
+/// Those of [`spawn`].
+pub fn spawn_with_stack(name: &str, bytes: usize, work: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+    Builder::new().name(name.to_owned()).stack_size(bytes).spawn(work)
+}
+
+/// Starts a thread that ends before `scope` does.
+///
+/// # Errors
+/// Those of [`spawn`].
+pub fn spawn_scoped<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: Box<dyn FnOnce() + Send + 'scope>,
+) -> io::Result<ScopedJoinHandle<'scope, ()>> {
+    Builder::new().name(name.to_owned()).spawn_scoped(scope, work)
+}
 
 /// Returns the calling thread's kernel id (`gettid` on Linux), the number that other tools show.
 #[cfg(target_os = "linux")]
