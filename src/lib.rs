@@ -56,7 +56,9 @@
 //! - `xpu` (on by default): records Intel's GPUs.
 //! - `plugins` (on by default): loads [plugins](integration::plugin) for other accelerators, and supports plugins in Rust.
 //! - `ondemand` (on by default): external and timed recording requests (Linux).
-//! - `analysis` (on by default): [`Trace::events`], [`Trace::key_averages`], [`profile!`], and the reader of files.
+//! - `analysis` (on by default): [`Trace::events`], [`Trace::key_averages`], [`profile!`].
+//! - `reports`: the rest of [`analysis`], as in the crate `kineto-trace`: reads trace files, and summarizes, compares and checks
+//!   traces; off by default, because the command `kineto` does the same and it takes as long to compile as the layer.
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): demangles names of C++ kernels in processes without a C++ runtime.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, because it adds

@@ -17,9 +17,14 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "files", feature = "reports")),
+    allow(dead_code, unused_imports, reason = "files and reports need more of the events than averages do")
+)]
 
 pub mod analysis;
 
+#[cfg(feature = "reports")]
 pub use analysis::check;
 #[doc(inline)]
 pub use kineto_model::{Error, ErrorKind, Loss, Timestamp, activity, memory};

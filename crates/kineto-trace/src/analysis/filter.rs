@@ -1,7 +1,6 @@
 //! Selects a part of a trace's events.
 
 use super::events::{Event, Events};
-use super::summary::step_number;
 use crate::time::Timestamp;
 use crate::{Error, ErrorKind};
 
@@ -119,7 +118,7 @@ impl Events {
     /// Returns the start and end of a step on the host.
     pub(super) fn step_window(&self, number: u64) -> Result<(Timestamp, Timestamp), Error> {
         let host = self.iter().filter(|event| event.is_slice() && !event.is_on_device());
-        let steps: Vec<_> = host.filter_map(|event| Some((step_number(event.name())?, event))).collect();
+        let steps: Vec<_> = host.filter_map(|event| Some((event.step_number()?, event))).collect();
         let Some((_, step)) = steps.iter().find(|(found, _)| *found == number) else {
             let (first, last) = (steps.first().map(|(first, _)| first), steps.last().map(|(last, _)| last));
             let advice = match first.zip(last) {

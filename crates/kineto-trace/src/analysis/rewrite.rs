@@ -1,9 +1,9 @@
 //! Writes events to a file again, in the format that its name gives.
 
 use super::events::{Event, Events, RecordingRow, StringId, TrackId};
-use super::read::{Json, JsonValue};
 use crate::Error;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, Lane, Track};
+use crate::analysis::json_reader::{Json, JsonValue};
 use crate::hash::HashMap;
 use crate::layout::without_margin;
 use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};

@@ -5,7 +5,7 @@ use super::nearest::{nearest_names, printable};
 use super::pattern::NamePattern;
 use crate::activity::ActivityType;
 use crate::analysis::events::{Event, Events, StringId, TrackId};
-use crate::analysis::summary::{Intervals, step_number};
+use crate::analysis::summary::Intervals;
 use crate::hash::HashMap;
 use crate::sorting::sort_few;
 use crate::time::Timestamp;
@@ -151,7 +151,7 @@ impl SpanMembers {
     pub(super) fn new(context: &CheckContext<'_>, pattern: &NamePattern) -> Result<SpanMembers, String> {
         let found = FoundSpans::new(context.events, pattern)?;
         let event = |span: usize| context.events.get(found.spans.get(span)?.event?);
-        let is_step = |span: &usize| event(*span).is_some_and(|event| step_number(event.name()).is_some());
+        let is_step = |span: &usize| event(*span).is_some_and(|event| event.step_number().is_some());
         let steps: Vec<_> = (0..found.spans.len()).filter(is_step).collect();
         let others = found.slices.iter().filter(|(_, span)| steps.binary_search(span).is_err());
         let others: Vec<_> = others.copied().collect();

@@ -4,9 +4,7 @@ use super::outline::Outline;
 use crate::activity::ActivityType;
 use crate::analysis::events::{Event, Events, StringId, TrackId};
 use crate::analysis::relations::{Attribution, Forest, Nesting};
-use crate::analysis::summary::{
-    CriticalPath, Devices, PathKind, PathPlace, WorkClass, distributed_rank, step_number, step_windows,
-};
+use crate::analysis::summary::{CriticalPath, Devices, PathKind, PathPlace, WorkClass, distributed_rank, step_windows};
 use crate::hash::HashMap;
 use crate::sorting::{sort_few, sort_few_by_key};
 use crate::time::Timestamp;
@@ -250,7 +248,7 @@ impl Profiler {
     fn class_number(&mut self, kind: ClassKind, event: Event<'_>) -> u32 {
         const STEP: &str = "ProfilerStep";
 
-        let name = step_number(event.name()).map_or(event.name(), |_| STEP);
+        let name = event.step_number().map_or(event.name(), |_| STEP);
         let new = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry((kind, (name != STEP).then_some(event.name_id()))).or_insert(new);
         if number != new {

@@ -2,7 +2,7 @@
 
 use super::strings::{StringId, Strings};
 use crate::activity::{ArgValue, Args};
-use crate::analysis::read::{Json, JsonNumber, JsonValue};
+use crate::analysis::json_reader::{Json, JsonNumber, JsonValue};
 use crate::write::json_text;
 use std::borrow::Cow;
 

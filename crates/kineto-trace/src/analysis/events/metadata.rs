@@ -4,7 +4,7 @@ use super::event::Event;
 use super::shape::parse_integers;
 use super::values::{as_float, as_signed, as_text, as_unsigned};
 use crate::activity::ArgValue;
-use crate::analysis::read::{Json, JsonValue};
+use crate::analysis::json_reader::{Json, JsonValue};
 
 /// Arguments of device work and of its collective operation: torch's `EventMetadata`.
 ///

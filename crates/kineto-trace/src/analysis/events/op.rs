@@ -16,6 +16,12 @@ impl<'e> Event<'e> {
         self.kind() == Some(ActivityType::PythonFunction)
     }
 
+    /// Returns `n` if its name is "ProfilerStep#n".
+    pub(in crate::analysis) fn step_number(&self) -> Option<u64> {
+        let digits = self.name().strip_prefix("ProfilerStep#")?;
+        digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    }
+
     /// Returns PyTorch's scope of the operation, from its argument by number or name; an annotation is a user's scope.
     ///
     /// `None` if there is no such argument, as in files of PyTorch.

@@ -1,6 +1,6 @@
 //! The shapes of an operation's inputs.
 
-use crate::analysis::read::{Json, JsonValue};
+use crate::analysis::json_reader::{Json, JsonValue};
 
 /// The shape or strides of one input of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

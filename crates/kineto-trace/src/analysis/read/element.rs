@@ -1,8 +1,8 @@
 //! One element of a file's list of events.
 
-use super::json::{Json, JsonText, JsonValue, Result};
 use super::time::{micros_text_to_ns, micros_to_ns};
 use crate::analysis::events::{ArgumentMark, ArgumentRange, Builder, Note, StringId, Strings, TrackId};
+use crate::analysis::json_reader::{Json, JsonText, JsonValue, Result};
 use std::borrow::Cow;
 
 /// The members of an element; its arguments are already stored.

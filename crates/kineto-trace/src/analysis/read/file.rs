@@ -1,12 +1,12 @@
 //! Reads a whole file: its header and its list of events.
 
-use super::fault::{Cause, Fault};
-use super::json::{Json, JsonValue, Result};
 use super::list::EventList;
 use super::parallel::{Parallelism, read_blocks};
 use super::source::ValueReader;
 use super::time::round_to_integer;
 use crate::analysis::events::{Events, FileFigures, Note, RecordingRow, absolute_timestamp, relative_timestamp};
+use crate::analysis::fault::{Cause, Fault};
+use crate::analysis::json_reader::{Json, JsonValue, Result};
 use crate::write::chrome::INCOMPLETE;
 use std::io::Read;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The bytes of a file, some of which may be returned and read once more.
 
 use super::Progress;
-use super::fault::{Cause, Fault};
-use super::json::Result;
+use crate::analysis::fault::{Cause, Fault, Place};
+use crate::analysis::json_reader::Result;
 use std::io::{self, Cursor, ErrorKind, Read};
 
 /// Reads a file's JSON, and takes bytes back.
@@ -24,14 +24,6 @@ pub(super) struct Input<R> {
     progress: Progress,
     /// The number of bytes reported last.
     reported: u64,
-}
-
-/// A place in a text, as editors show it; both numbers are from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(super) line: u64,
-    /// In bytes.
-    pub(super) column: u64,
 }
 
 /// The ends of lines so far, and the bytes since the last one.

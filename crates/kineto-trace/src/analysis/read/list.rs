@@ -1,9 +1,9 @@
 //! The elements of a list of events, and what they add up to.
 
 use super::element::{Element, KeyOrder};
-use super::json::{Json, Result};
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::events::{Builder, EventDraft, Note, Phase, StringId, TrackId};
+use crate::analysis::json_reader::{Json, Result};
 use crate::hash::HashMap;
 use std::time::Duration;
 

@@ -4,10 +4,8 @@
 mod ahead;
 mod blocks;
 mod element;
-mod fault;
 mod file;
 mod input;
-mod json;
 mod list;
 mod parallel;
 mod perfetto;
@@ -16,14 +14,13 @@ mod source;
 mod time;
 mod tolerant;
 
-pub(super) use json::{Json, JsonNumber, JsonValue};
 pub use repair::{Repair, repair};
 
 use super::events::Events;
 use crate::Error;
 #[cfg(any(test, doc, not(feature = "gzip")))]
 use crate::ErrorKind;
-use fault::{Cause, Fault};
+use crate::analysis::fault::{Cause, Fault};
 use file::FileReader;
 use parallel::Parallelism;
 use perfetto::PerfettoReader;

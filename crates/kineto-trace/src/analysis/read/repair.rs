@@ -1,10 +1,10 @@
 //! Completes files that are cut off, and rewrites what is not JSON in them.
 
-use super::fault::{Cause, Fault};
-use super::json::{Json, Result as ReadResult};
 use super::perfetto;
 use super::source::ValueReader;
 use super::unpack_reader;
+use crate::analysis::fault::{Cause, Fault};
+use crate::analysis::json_reader::{Json, Result as ReadResult};
 use crate::write::chrome::INCOMPLETE;
 use crate::write::file;
 use crate::{Error, ErrorKind};

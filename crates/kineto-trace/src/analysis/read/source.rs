@@ -1,11 +1,12 @@
 //! Reads whole JSON values or packets from a file through a buffer.
 
 use super::Progress;
-use super::fault::{Cause, Fault};
-use super::input::{Input, Place};
-use super::json::{Json, Result, plain_prefix_len};
+use super::input::Input;
 use super::tolerant::{TextEnd, rewrite_value};
 use crate::Error;
+use crate::analysis::fault::Place;
+use crate::analysis::fault::{Cause, Fault};
+use crate::analysis::json_reader::{Json, Result, plain_prefix_len};
 use std::io::Read;
 
 /// The maximum size of an event or a header value, in bytes.
@@ -358,8 +359,8 @@ impl ValueScanner {
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::JsonValue;
     use super::*;
+    use crate::analysis::json_reader::JsonValue;
 
     /// Returns one byte per read.
     struct SlowReader<'t>(&'t [u8]);

@@ -1,6 +1,6 @@
 //! Converts decimal microseconds to whole nanoseconds.
 
-use super::json::JsonNumber;
+use crate::analysis::json_reader::JsonNumber;
 
 /// Converts a number of microseconds to nanoseconds; `None` if they exceed 64 bits.
 ///
@@ -88,8 +88,8 @@ fn exponent_of(digits: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::{Json, JsonValue};
     use super::*;
+    use crate::analysis::json_reader::{Json, JsonValue};
     use proptest::prelude::*;
 
     /// Returns the nanoseconds of a text, in both ways if it is a JSON number.

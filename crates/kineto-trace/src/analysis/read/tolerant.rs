@@ -15,7 +15,7 @@
 //!
 //! Unescaped quotes stay a fault: where such a text ends is a guess.
 
-use super::json::plain_prefix_len;
+use crate::analysis::json_reader::plain_prefix_len;
 
 /// A value as JSON.
 #[derive(Debug, PartialEq, Eq)]
@@ -294,8 +294,8 @@ fn escape_length(text: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::Json;
     use super::*;
+    use crate::analysis::json_reader::Json;
     use proptest::prelude::*;
 
     fn rewritten(text: &str) -> Option<(String, usize, u64)> {

@@ -2,7 +2,7 @@
 
 use crate::Loss;
 use crate::analysis::events::Events;
-use crate::analysis::read::{Json, JsonValue};
+use crate::analysis::json_reader::{Json, JsonValue};
 
 /// The header's key of this crate's own entries.
 const OWN_ENTRIES: &str = "tracing_kineto";

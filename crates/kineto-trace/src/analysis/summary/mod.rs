@@ -1,6 +1,7 @@
 //! A summary of a trace: figures of devices, streams, launches, steps and operations.
 
 mod counters;
+mod csv;
 mod findings;
 mod groups;
 mod idle;
@@ -43,7 +44,7 @@ pub use requests::RequestFigures;
 pub use screen::{Screen, ScreenSection};
 pub use series::{CounterSeries, SeriesPoint};
 pub use steps::StepFigures;
-pub(super) use steps::{step_number, step_windows};
+pub(super) use steps::step_windows;
 pub use utilization::{Utilization, UtilizationBucket};
 pub(super) use work::Devices;
 pub use work::{StreamId, WorkClass};
@@ -52,9 +53,9 @@ use super::averages::KeyAverages;
 use super::both::compute_both;
 use super::events::{Event, Events, FileFigures, Note, StringId};
 use super::percentile::percentile;
-use super::read::{Json, JsonValue};
 use super::relations::{Attribution, AttributionCounts, Forest, Nesting};
 use crate::activity::ActivityType;
+use crate::analysis::json_reader::{Json, JsonValue};
 use crate::hash::HashMap;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;

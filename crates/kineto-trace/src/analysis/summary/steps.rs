@@ -46,7 +46,7 @@ pub(super) fn step_figures(events: &Events, devices: &Devices<'_>, busy: &Interv
     }
     launched.values_mut().for_each(|launched| launched.sort_by_key(|(launch, _)| *launch));
     let host = events.iter().filter(|event| event.is_slice() && event.category() != "gpu_user_annotation");
-    let numbered = host.filter_map(|event| Some((event, step_number(event.name())?)));
+    let numbered = host.filter_map(|event| Some((event, event.step_number()?)));
     let figures = numbered.map(|(step, number)| {
         let launched = launched.get(&step.track().process).map_or(&[][..], Vec::as_slice);
         let first = launched.partition_point(|(launch, _)| *launch < step.start());
@@ -75,10 +75,4 @@ pub(in crate::analysis) fn step_windows(events: &Events, devices: &Devices<'_>) 
         step.start..Timestamp::from_nanos(end).min(next)
     };
     steps.iter().zip(starts).map(window).filter(|window| !window.is_empty()).collect()
-}
-
-/// Returns `n` of "ProfilerStep#n".
-pub(crate) fn step_number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix("ProfilerStep#")?;
-    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }

@@ -9,9 +9,9 @@
 mod tests;
 
 use super::blocks::{BlockReader, ListBlock};
-use super::json::Json;
 use super::list::EventList;
 use super::source::ValueReader;
+use crate::analysis::json_reader::Json;
 use std::io::Read;
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,12 +1,12 @@
 //! Reads debug annotations as arguments; nested ones become JSON.
 
-use super::super::fault::{Cause, Fault};
-use super::super::json::{DEPTH, Result};
 use super::sequence::{PacketSequence, intern_bytes};
 use super::wire::{ProtoMessage, ProtoValue};
 use crate::activity::ArgValue;
 use crate::analysis::events::{Events, Note, Notes, StringId, Strings};
-use crate::analysis::read::{Json, JsonValue};
+use crate::analysis::fault::{Cause, Fault};
+use crate::analysis::json_reader::{DEPTH, Result};
+use crate::analysis::json_reader::{Json, JsonValue};
 use crate::write::json_text;
 use crate::write::perfetto::fields::{annotation, interned};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Converts the times of packets to nanoseconds since 1970.
 
-use super::super::json::Result;
 use super::wire::ProtoMessage;
+use crate::analysis::json_reader::Result;
 use crate::hash::HashMap;
 use crate::write::perfetto::fields::clock;
 

@@ -1,7 +1,7 @@
 //! Tells Perfetto's format from JSON.
 
-use super::super::json::Json;
 use super::wire::{ProtoMessage, Varint};
+use crate::analysis::json_reader::Json;
 use crate::write::perfetto::fields::packet;
 
 /// How many bytes are enough to tell the formats apart.

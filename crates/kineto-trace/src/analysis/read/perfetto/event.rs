@@ -1,13 +1,13 @@
 //! Track events: slices, instants and counters.
 
-use super::super::json::Result;
 use super::annotations::{annotation_as_json, store_annotation};
 use super::flows::RawFlowEnd;
 use super::wire::ProtoMessage;
 use super::{CounterPoint, LooseEnd, OpenSlice, PerfettoReader};
 use crate::activity::ArgValue;
 use crate::analysis::events::{ArgumentRange, EventDraft, Events, Note, Phase, StringId};
-use crate::analysis::read::{Json, JsonValue};
+use crate::analysis::json_reader::Result;
+use crate::analysis::json_reader::{Json, JsonValue};
 use crate::write::chrome::{INCOMPLETE, spaced_rank};
 use crate::write::perfetto::fields::{event, interned};
 use crate::write::perfetto::{

@@ -1,11 +1,11 @@
 //! Device work and counters as PyTorch writes them: render stages and counter events of GPUs.
 
-use super::super::json::Result;
 use super::PerfettoReader;
 use super::event::PacketTime;
 use super::wire::ProtoMessage;
 use crate::activity::ArgValue;
 use crate::analysis::events::{EventDraft, Phase, StringId, TrackId};
+use crate::analysis::json_reader::Result;
 use crate::write::perfetto::fields::{gpu_counter, interned, stage};
 
 /// The stages of PyTorch, and the categories of such work in its JSON.

@@ -18,11 +18,11 @@ mod wire;
 
 pub(super) use detect::{PREFIX, is_perfetto};
 
-use super::fault::{Cause, Fault};
-use super::json::Result;
 use super::source::ValueReader;
 use crate::activity::ArgValue;
 use crate::analysis::events::{Builder, Events, Note, StringId, TrackId};
+use crate::analysis::fault::{Cause, Fault};
+use crate::analysis::json_reader::Result;
 use crate::hash::HashMap;
 use crate::write::json_text;
 use crate::write::perfetto::fields::{attributes, packet};

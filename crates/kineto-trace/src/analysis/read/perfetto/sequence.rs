@@ -1,9 +1,9 @@
 //! The state of a packet sequence: interned strings, defaults and clocks.
 
-use super::super::json::Result;
 use super::clocks::ReadClocks;
 use super::wire::ProtoMessage;
 use crate::analysis::events::{Note, Notes, StringId, Strings};
+use crate::analysis::json_reader::Result;
 use crate::hash::HashMap;
 use crate::write::perfetto::fields::{Field, event, gpu_counter, interned, packet};
 

@@ -3,9 +3,9 @@
 //! This crate writes the ids and names of Kineto's JSON into the description of each track. In other files they follow from
 //! processes, threads and names, such as "GPU 0" and "stream 7".
 
-use super::super::json::{Json, JsonValue, Result};
 use super::wire::ProtoMessage;
 use crate::analysis::events::TrackId;
+use crate::analysis::json_reader::{Json, JsonValue, Result};
 use crate::hash::HashMap;
 use crate::write::perfetto::fields::track;
 use std::borrow::Cow;

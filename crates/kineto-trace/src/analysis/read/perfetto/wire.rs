@@ -1,7 +1,7 @@
 //! A protobuf reader over a message in memory.
 
-use super::super::fault::{Cause, Fault};
-use super::super::json::Result;
+use crate::analysis::fault::{Cause, Fault};
+use crate::analysis::json_reader::Result;
 use crate::write::perfetto::fields::Field;
 
 /// A message, whose fields are read one after another.

@@ -1,8 +1,15 @@
 //! Errors in a file, with their position.
 
-use super::input::Place;
 use crate::{Error, ErrorKind};
 use std::io;
+
+/// A place in a text, as editors show it; both numbers are from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(super) line: u64,
+    /// In bytes.
+    pub(super) column: u64,
+}
 
 /// Why reading stopped.
 #[derive(Debug)]
