@@ -12,7 +12,7 @@ use super::wakeup::Wakeup;
 use crate::config::ParsedRequest;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
-use crate::os::{datagram, fork};
+use crate::os::{datagram, fork, thread};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::session::{Patience, RequestHandler, Session};
 use crate::text::count_with_noun;
@@ -95,8 +95,7 @@ impl Runner {
         first.iter().for_each(|incoming| self.admit_incoming(session, incoming));
         self.perform_due(session, false);
         let own = self.clone();
-        let thread = std::thread::Builder::new().name("kineto-ondemand".into());
-        let started = thread.spawn(move || own.run(reloader, open)).map(drop);
+        let started = thread::spawn("kineto-ondemand", Box::new(move || own.run(reloader, open))).map(drop);
         if started.is_err() {
             let _end = EndSignal(&self);
             self.end_all_requests(session);
@@ -330,8 +329,7 @@ impl Runner {
             drop(owned);
             runner.end_request(job.id);
         };
-        let thread = std::thread::Builder::new().name("kineto-write".into());
-        if let Err(why) = thread.spawn(write) {
+        if let Err(why) = thread::spawn("kineto-write", Box::new(write)) {
             let why =
                 format!("cannot start a thread to write the trace: {why}; raise the limit on threads (ulimit -u)");
             lost.cancel(session, &why);

@@ -5,7 +5,7 @@ use super::saving::{TIME_TO_CLOSE, contain_panics, report_written_trace};
 use super::settings::exit_deadline;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
-use crate::os::fork;
+use crate::os::{fork, thread};
 use crate::trace::{Saver, Trace};
 use crate::write::sink::Writers;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl BackgroundSave {
             let _ = active.outcome.set(saved.clone());
             job.report_end(&path, saved);
         };
-        match std::thread::Builder::new().name("kineto-write".into()).spawn(write) {
+        match thread::spawn("kineto-write", Box::new(write)) {
             Ok(_) => Ok(handle),
             Err(error) => Err(Error::io("start a thread that writes", &handle.path, error, "end other threads")),
         }

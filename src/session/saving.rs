@@ -8,13 +8,14 @@ use crate::text::count_with_noun;
 use crate::trace::Trace;
 use crate::write::file::{Contents, Destination};
 use crate::write::sink::{Sinks, Writers};
+use kineto_base::channel::{Receiver, channel};
 use kineto_base::sorted::SortedMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SendError};
+use std::sync::mpsc::SendError;
 use std::time::{Duration, Instant};
 
 /// How long to wait for writers.
@@ -156,7 +157,7 @@ impl Writes {
         if let Patience::Until(deadline) = patience {
             trace.progress().close_at(deadline);
         }
-        let (done, outcome) = mpsc::channel();
+        let (done, outcome) = channel();
         let (writes, written, target) = (self.clone(), trace.clone(), path.clone());
         let write = move || {
             // After the timeout, the receiver is gone.
@@ -164,7 +165,7 @@ impl Writes {
                 report_written_trace(&written, &target);
             }
         };
-        if std::thread::Builder::new().name("kineto-write".into()).spawn(write).is_err() {
+        if thread::spawn("kineto-write", Box::new(write)).is_err() {
             save_trace(&trace, &self.output_of(&trace), &path)?;
             report_written_trace(&trace, &path);
             return Ok(None);

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::handler::part_path;
 use crate::os::descriptor::CheckedDescriptor;
 use crate::os::file_limit::FileLimitGuard;
-use crate::os::{disk, file_lock, fork};
+use crate::os::{disk, file_lock, fork, thread};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::segment::folder::LOCK;
@@ -268,7 +268,7 @@ impl SpillControl {
                 session.recorder.pool().wake_helper();
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("kineto-spill".into()).spawn(write) {
+        if let Err(error) = thread::spawn("kineto-spill", Box::new(write)) {
             recording.end_write(Err(format!("cannot start a thread: {error}; end other threads")));
         }
     }

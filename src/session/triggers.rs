@@ -14,11 +14,12 @@ use crate::os::{fork, signal, thread};
 use crate::recorder::{TriggerCause, TriggerEvent, TriggerQueue};
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
+use kineto_base::channel::channel;
 use std::fmt::Display;
 use std::panic;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock, Weak, mpsc};
+use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -144,8 +145,7 @@ impl DumpControl {
         state.pending = Some(PendingDump { trigger, due: deadline_after(self.config.after), thread: None });
         drop(state);
         let control = self.clone();
-        let thread = std::thread::Builder::new().name("kineto-dump".into());
-        match thread.spawn(move || control.dump_when_due()) {
+        match thread::spawn("kineto-dump", Box::new(move || control.dump_when_due())) {
             Ok(thread) => {
                 let thread = thread.thread().clone();
                 self.state.lock().pending.iter_mut().for_each(|pending| pending.thread = Some(thread.clone()));
@@ -340,14 +340,14 @@ fn watch_panics() {
 fn dump_before_abort(sessions: Vec<Arc<Session>>) {
     let now = Instant::now();
     let Some(deadline) = sessions.iter().map(|session| session.settings.exit_deadline(now)).max() else { return };
-    let (done, is_done) = mpsc::channel();
+    let (done, is_done) = channel();
     // Another thread takes no lock that the panicking one holds for good, or hangs alone.
     let dump = move || {
         sessions.iter().for_each(|session| session.finish_dump(Some(deadline)));
         wait_for_saves(now);
         let _ = done.send(());
     };
-    if std::thread::Builder::new().name("kineto-dump".into()).spawn(dump).is_ok() {
+    if thread::spawn("kineto-dump", Box::new(dump)).is_ok() {
         let _ = is_done.recv_timeout(deadline.saturating_duration_since(now) + super::saving::TIME_TO_CLOSE);
     }
 }
@@ -404,7 +404,7 @@ mod tests {
             std::thread::yield_now();
         }
         session.finish_dump(Some(Instant::now()));
-        let (done, ended) = mpsc::channel();
+        let (done, ended) = channel();
         for deadline in [None, Some(deadline_after(Duration::MAX))] {
             let (owned, done, log) = (session.clone(), done.clone(), log.clone());
             let finish = move || {

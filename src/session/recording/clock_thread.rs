@@ -10,7 +10,7 @@ use crate::clock::Anchor;
 use crate::diag::diag;
 use crate::encoding::Encoded;
 use crate::live::JournalKind;
-use crate::os::{fork, signal};
+use crate::os::{fork, signal, thread};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::time::Ticks;
@@ -152,8 +152,7 @@ impl Starter for ClockState {
         signal::expect_signal_thread();
         // The conversion is exact from the first record on, even if a clock was set since the recording began.
         self.add_anchor(Anchor::read_clocks());
-        let builder = std::thread::Builder::new().name("kineto-session".into()).stack_size(128 * 1024);
-        let spawned = builder.spawn(move || self.run()).ok()?;
+        let spawned = thread::spawn_with_stack("kineto-session", 128 * 1024, Box::new(move || self.run())).ok()?;
         Some(spawned.thread().clone())
     }
 }

@@ -195,7 +195,7 @@ mod unix {
                 }
             }
         };
-        if std::thread::Builder::new().name("kineto-signals".into()).spawn(run).is_ok() {
+        if crate::os::thread::spawn("kineto-signals", Box::new(run)).is_ok() {
             PROCESS.store(process, Ordering::SeqCst);
             if FIRST.load(Ordering::SeqCst) != 0 {
                 wake();

@@ -3,10 +3,12 @@
 //! The text is cut into blocks. Each is compressed separately and ends at a whole byte, as after zlib's sync flush. In their order
 //! they are one gzip member, since not every reader accepts several. The result does not depend on the number of threads.
 
+use kineto_base::channel::{Receiver, Sender, bounded, channel};
+use kineto_base::os::thread::spawn_scoped;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError};
+use std::sync::mpsc::{TryRecvError, TrySendError};
 use std::thread::{self, Scope};
 
 use crc32fast::Hasher;
@@ -213,15 +215,15 @@ impl TextBlock {
 
 /// A thread that compresses; it ends when this is dropped.
 struct Worker {
-    blocks: SyncSender<TextBlock>,
+    blocks: Sender<TextBlock>,
     compressed: Receiver<io::Result<TextBlock>>,
 }
 
 impl Worker {
     fn start<'scope>(scope: &'scope Scope<'scope, '_>, level: u32) -> io::Result<Worker> {
         let mut compressor = Compressor::new(level)?;
-        let (blocks, to_compress) = mpsc::sync_channel::<TextBlock>(1);
-        let (done, compressed) = mpsc::channel();
+        let (blocks, to_compress) = bounded::<TextBlock>(1);
+        let (done, compressed) = channel();
         let compress_all = move || {
             let _protected = file::begin_protection();
             for mut block in to_compress {
@@ -229,7 +231,7 @@ impl Worker {
                 let _ = done.send(compressor.compress(&mut block).map(|()| block));
             }
         };
-        thread::Builder::new().name("kineto-gzip".into()).spawn_scoped(scope, compress_all)?;
+        spawn_scoped(scope, "kineto-gzip", Box::new(compress_all))?;
         Ok(Worker { blocks, compressed })
     }
 

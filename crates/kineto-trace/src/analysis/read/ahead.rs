@@ -1,9 +1,9 @@
 //! Decompresses a file on another thread while its events are parsed.
 
+use kineto_base::channel::{Receiver, Sender, bounded, channel};
+use kineto_base::os::thread::spawn;
 use std::io::{self, Read};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 /// The size of a block in bytes.
 const BLOCK: usize = 256 << 10;
@@ -29,7 +29,7 @@ struct Block {
 
 /// Returns a reader of the same bytes. A thread reads ahead for it, unless none can be started.
 pub(super) fn read_ahead(reader: Box<dyn Read + Send>) -> Box<dyn Read> {
-    let (ready, blocks) = sync_channel(BLOCKS);
+    let (ready, blocks) = bounded(BLOCKS);
     let (used, free) = channel();
     // Comes back if the thread cannot be started.
     let shared = Arc::new(Mutex::new(Some(reader)));
@@ -41,14 +41,14 @@ pub(super) fn read_ahead(reader: Box<dyn Read + Send>) -> Box<dyn Read> {
             send_blocks(reader, &ready, &free);
         }
     };
-    match thread::Builder::new().name("kineto-read".into()).spawn(work) {
+    match spawn("kineto-read", Box::new(work)) {
         Ok(_) => Box::new(ReadAhead { blocks, used, block: Block::default(), at: 0 }),
         Err(_) => take(&shared).map_or(Box::new(io::empty()), |reader| reader as Box<dyn Read>),
     }
 }
 
 /// Reads until the end, an error, or until the receiver is gone.
-fn send_blocks(mut reader: Box<dyn Read + Send>, ready: &SyncSender<io::Result<Block>>, free: &Receiver<Vec<u8>>) {
+fn send_blocks(mut reader: Box<dyn Read + Send>, ready: &Sender<io::Result<Block>>, free: &Receiver<Vec<u8>>) {
     loop {
         let mut buffer = free.try_recv().unwrap_or_default();
         buffer.resize(BLOCK, 0);

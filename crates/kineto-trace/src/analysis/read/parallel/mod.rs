@@ -12,9 +12,10 @@ use super::blocks::{BlockReader, ListBlock};
 use super::list::EventList;
 use super::source::ValueReader;
 use crate::analysis::json_reader::Json;
+use kineto_base::channel::{Receiver, Sender, channel};
+use kineto_base::os::thread::spawn_scoped;
 use std::io::Read;
 use std::num::NonZero;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, Scope};
 
 /// On how many threads a list is parsed, and in which blocks.
@@ -153,7 +154,7 @@ impl Parser {
                 && results.send(parse_block(block)).is_ok()
             {}
         };
-        let thread = thread::Builder::new().name("kineto-parse".into()).spawn_scoped(scope, work);
+        let thread = spawn_scoped(scope, "kineto-parse", Box::new(work));
         thread.is_ok().then_some(Parser { blocks, parsed })
     }
 
