@@ -16,6 +16,7 @@ use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, Store
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
 use kineto_base::fallible::attempt;
+use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_few_by_key;
 use kineto_devices::Collection;
 use std::collections::{BTreeMap, HashMap};
@@ -78,7 +79,7 @@ struct MovedRecords {
 }
 
 /// The entries of a journal, of which later ones replace earlier ones.
-struct Entries<'j>(BTreeMap<(u32, u64, u64), &'j [u8]>);
+struct Entries<'j>(SortedMap<(u32, u64, u64), &'j [u8]>);
 
 /// Returns whether a file begins as a live file does.
 pub(super) fn is_live_file(first: &[u8]) -> bool {
@@ -244,7 +245,8 @@ impl LiveContents {
         let (by_counter, (mut info, metadata)) = entries
             .get::<(bool, (TraceInfo, TraceMetadata))>(JournalKind::Info)
             .ok_or(SegmentFault::Missing("facts about the trace"))?;
-        let anchors: Vec<Anchor> = entries.all(JournalKind::Anchor, &mut self.damaged).into_values().collect();
+        let anchors: Vec<Anchor> =
+            entries.all(JournalKind::Anchor, &mut self.damaged).into_iter().map(|(_, anchor)| anchor).collect();
         let last_anchor = anchors.iter().map(|anchor| if by_counter { anchor.counter } else { anchor.monotonic }).max();
         let last_anchor = last_anchor.ok_or(SegmentFault::Missing("clock"))?;
         let converter = Converter::of_other_process(anchors, by_counter);
@@ -271,12 +273,12 @@ impl LiveContents {
         let windows = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::Window, damaged);
         let windows = windows.into_iter();
         let host = windows.map(|((epoch, _), (start, end))| Window::new(epoch, start, end.unwrap_or(last).max(start)));
-        let mut devices: BTreeMap<u64, Vec<Stretch>> = BTreeMap::new();
+        let mut devices = Vec::new();
         for ((collector, _), (start, end)) in entries.all::<(Ticks, Option<Ticks>)>(JournalKind::DeviceWindow, damaged)
         {
-            devices.entry(collector).or_default().push((start, end.unwrap_or(last).max(start)));
+            devices.push((collector, (start, end.unwrap_or(last).max(start))));
         }
-        let (numbers, devices): (Vec<u64>, Vec<_>) = devices.into_iter().unzip();
+        let (numbers, devices): (Vec<u64>, Vec<Vec<Stretch>>) = SortedMap::group(devices).into_iter().unzip();
         let mut windows = WindowSet::new(host.collect(), devices, last);
         windows = match moved {
             // Records that were to be moved are shown also where others are missing. Windows contain their ends.
@@ -325,7 +327,7 @@ impl LiveContents {
             before.is_some_and(|(_, chunk)| part.first_id() < chunk.end_id())
         };
         // The process was killed before it freed their chunk, which may lack an end that was stored since.
-        let (in_chunks, retained): (Vec<_>, Vec<_>) = retained.into_values().partition(is_in_chunk);
+        let (in_chunks, retained): (Vec<_>, Vec<_>) = retained.into_iter().map(|(_, part)| part).partition(is_in_chunk);
         for part in &in_chunks {
             for record in part.records().records_from(0).filter(|record| record.head.tag == Tag::Slice) {
                 let chunk = self.parts.range(..=record.id()).next_back();
@@ -402,15 +404,9 @@ fn read_collections(
 
 impl<'j> Entries<'j> {
     fn new(journal: &'j [u8]) -> Entries<'j> {
-        let mut last = BTreeMap::new();
-        for entry in journal_entries(journal) {
-            let key = (entry.kind, entry.key.0, entry.key.1);
-            match entry.body {
-                Some(body) => drop(last.insert(key, body)),
-                None => drop(last.remove(&key)),
-            }
-        }
-        Entries(last)
+        let entries = journal_entries(journal).map(|entry| ((entry.kind, entry.key.0, entry.key.1), entry.body));
+        let last: SortedMap<_, _> = entries.collect();
+        Entries(last.into_iter().filter_map(|(key, body)| Some((key, body?))).collect())
     }
 
     /// Returns the entry of a kind that has but one.
@@ -419,10 +415,9 @@ impl<'j> Entries<'j> {
     }
 
     /// Returns all entries of a kind, by key; counts those that make no sense.
-    fn all<T: Encoded>(&self, kind: JournalKind, damaged: &mut u64) -> BTreeMap<(u64, u64), T> {
-        let entries = self.0.range((kind as u32, 0, 0)..=(kind as u32, u64::MAX, u64::MAX));
-        let mut all = BTreeMap::new();
-        for ((_, key, detail), body) in entries {
+    fn all<T: Encoded>(&self, kind: JournalKind, damaged: &mut u64) -> SortedMap<(u64, u64), T> {
+        let mut all = SortedMap::new();
+        for ((_, key, detail), body) in self.0.iter().filter(|((of, ..), _)| *of == kind as u32) {
             match T::decode(&mut { *body }) {
                 Some(value) => drop(all.insert((*key, *detail), value)),
                 None => *damaged += 1,

@@ -16,12 +16,12 @@ use crate::recorder::CounterReport;
 use crate::time::{Ticks, Timestamp, base_time};
 use crate::write::chrome::resolution_ns;
 use kineto_base::fallible::List;
+use kineto_base::sorted::SortedMap;
 use kineto_devices::Collection;
 use kineto_model::activity::{ActivityTypes, ArgValue, Args, Lane, Track as Row};
 use kineto_model::keys::Keys;
 use kineto_model::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::io;
 
 /// The sources of all rows.
@@ -129,20 +129,12 @@ impl<'t> Walk<'t> {
     }
 
     /// Returns the lanes of each thread id: the kernel reuses ids, and a pause gives a thread another lane.
-    pub(super) fn lanes_by_thread(&self) -> BTreeMap<i64, Vec<usize>> {
-        let mut threads: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
-        for (lane, row) in self.recorded.lanes.iter().enumerate() {
-            threads.entry(row.thread).or_default().push(lane);
-        }
-        for linked in self.linked {
-            for id in linked.calling_threads() {
-                threads.entry(id).or_default();
-            }
-        }
-        for id in self.own.own_threads() {
-            threads.entry(id).or_default();
-        }
-        threads
+    pub(super) fn lanes_by_thread(&self) -> SortedMap<i64, Vec<usize>> {
+        let lanes = self.recorded.lanes.iter().enumerate().map(|(lane, row)| (row.thread, Some(lane)));
+        let calling = self.linked.iter().flat_map(LinkedCollection::calling_threads);
+        let others = calling.chain(self.own.own_threads()).map(|thread| (thread, None));
+        let threads = SortedMap::group(lanes.chain(others).collect());
+        threads.into_iter().map(|(thread, lanes)| (thread, lanes.into_iter().flatten().collect())).collect()
     }
 
     fn thread_rows(

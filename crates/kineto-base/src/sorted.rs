@@ -57,6 +57,21 @@ impl<K, V> SortedMap<K, V> {
     }
 }
 
+impl<K: Ord, V> SortedMap<K, Vec<V>> {
+    /// Groups values by key; those of a key keep their order.
+    pub fn group(mut pairs: Vec<(K, V)>) -> SortedMap<K, Vec<V>> {
+        sort_few_by(&mut pairs, |(a, _), (b, _)| a.cmp(b));
+        let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+        for (key, value) in pairs {
+            match groups.last_mut().filter(|(last, _)| *last == key) {
+                Some((_, group)) => group.push(value),
+                None => groups.push((key, vec![value])),
+            }
+        }
+        SortedMap(groups)
+    }
+}
+
 impl<K: Ord, V> SortedMap<K, V> {
     fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
     where

@@ -6,11 +6,12 @@ mod stored;
 
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
+use kineto_base::sorted::SortedMap;
+use kineto_base::sorting::sort_few_by_key;
 use kineto_devices::Budget;
 use kineto_model::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Body};
 use owned::{OwnActivity, TrackId};
 pub(in crate::trace) use rows::{CpuRows, OwnRecords};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 pub(crate) use stored::StoredCpuTrace;
@@ -61,7 +62,7 @@ pub(crate) struct CpuTrace {
     pub(crate) end: Timestamp,
     records: Vec<OwnActivity>,
     /// The records of each row, in order of their start; the longest of equal starts first.
-    rows: BTreeMap<(TrackId, TrackId), Vec<usize>>,
+    rows: SortedMap<(TrackId, TrackId), Vec<usize>>,
     pub(in crate::trace) refused: u64,
     memory: MemoryLimit,
 }
@@ -190,14 +191,12 @@ impl CpuTraceBuilder {
     /// Closes the builder, and sorts its records.
     pub(crate) fn close(self, end: Timestamp) -> CpuTrace {
         let CpuTraceBuilder { name, start, mut records, memory, refused } = self;
-        let mut rows: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for (number, record) in records.iter_mut().enumerate() {
-            record.end_by(end);
-            rows.entry(record.track.clone()).or_default().push(number);
-        }
+        records.iter_mut().for_each(|record| record.end_by(end));
+        let tracks = records.iter().enumerate().map(|(number, record)| (record.track.clone(), number));
+        let mut rows = SortedMap::group(tracks.collect());
         let order = |number: &usize| records.get(*number).map(OwnActivity::sort_key);
         // Stable: records with equal times keep the order in which they were pushed.
-        rows.values_mut().for_each(|row| row.sort_by_key(order));
+        rows.values_mut().for_each(|row| sort_few_by_key(row, order));
         CpuTrace { name, start, end, records, rows, refused, memory }
     }
 }

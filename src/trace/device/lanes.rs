@@ -4,7 +4,7 @@ use crate::time::Timestamp;
 use crate::trace::thread::nest::{Nest, RowSlot};
 use crate::trace::walk::{NEXT_ROW, Walk};
 use kineto_base::fallible::{self, List};
-use std::collections::BTreeSet;
+use kineto_base::hash::HashSet;
 
 /// The rows of one stream: as many as its slices need to nest.
 pub(super) struct StreamLanes {
@@ -25,14 +25,18 @@ pub(super) struct DeviceRow {
 /// All rows in use, by group and id. Ids may collide: two collectors may report one device, a stream may have the number of
 /// another's second row, and a device that of this process in a container.
 pub(super) struct UsedRows {
-    rows: BTreeSet<(i64, i64)>,
+    rows: HashSet<(i64, i64)>,
     process: i64,
-    threads: BTreeSet<i64>,
+    threads: HashSet<i64>,
 }
 
 impl UsedRows {
     pub(super) fn new(walk: &Walk<'_>) -> UsedRows {
-        UsedRows { rows: BTreeSet::new(), process: walk.process, threads: walk.lanes_by_thread().into_keys().collect() }
+        UsedRows {
+            rows: HashSet::default(),
+            process: walk.process,
+            threads: walk.lanes_by_thread().keys().copied().collect(),
+        }
     }
 
     /// Takes a row; `false` if it is in use.
@@ -81,7 +85,7 @@ mod tests {
 
     #[test]
     fn rows_are_unique() {
-        let mut used_rows = UsedRows { rows: BTreeSet::new(), process: 1, threads: BTreeSet::from([1, 7]) };
+        let mut used_rows = UsedRows { rows: HashSet::default(), process: 1, threads: HashSet::from_iter([1, 7]) };
         let at = Timestamp::from_nanos;
         let mut of = |group, first, slices: &[(u64, u64)]| {
             let mut lanes = StreamLanes::new(group, first, NEXT_ROW, 0);

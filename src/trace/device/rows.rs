@@ -8,6 +8,7 @@ use crate::trace::memory::MemoryRows;
 use crate::trace::thread::args::Source;
 use crate::trace::walk::{NEXT_ROW, Walk, WalkCounts};
 use kineto_base::fallible::List;
+use kineto_base::sorted::SortedMap;
 use kineto_devices::{Collection, DeviceDescription, Entry, NEVER, RecordLayout, RecordView, Role, Stream};
 use kineto_model::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, OVERHEAD_GROUP, Track,
@@ -15,7 +16,6 @@ use kineto_model::activity::{
 use kineto_model::layout::{SYNC_ROW, without_margin};
 use kineto_model::rows::{ProcessRow, Rows, ThreadRow};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io;
 
 /// Delivers the rows of all devices.
@@ -45,16 +45,16 @@ impl<'w> DeviceRows<'w> {
 
     /// Delivers the groups of all devices.
     pub(in crate::trace) fn deliver_processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
-        let mut described: BTreeMap<i32, Cow<'_, DeviceDescription>> = BTreeMap::new();
+        let mut described: SortedMap<i32, Cow<'_, DeviceDescription>> = SortedMap::new();
         for device in self.linked_collections().flat_map(|(collection, _)| &collection.records.devices) {
-            described.entry(device.id).or_insert(Cow::Borrowed(device));
+            described.get_or_insert_with(device.id, || Cow::Borrowed(device));
         }
         for (collection, linked) in self.linked_collections() {
             let on_device = |mark: &&StreamMark| !is_of_cpu(collection, mark);
             let marked = linked.marks.iter().filter(on_device).map(|mark| mark.device);
             let used = linked.links.work_by_stream().map(|(device, ..)| device).chain(marked);
             for device in used.chain(linked.counted_devices(collection)) {
-                described.entry(device).or_insert_with(|| Cow::Owned(DeviceDescription::new(device, "")));
+                described.get_or_insert_with(device, || Cow::Owned(DeviceDescription::new(device, "")));
             }
         }
         described.values().try_for_each(|device| {
@@ -172,16 +172,17 @@ impl<'w> DeviceRows<'w> {
     }
 }
 
-fn group_by_stream(linked: &LinkedCollection) -> BTreeMap<(i32, u32), OnStream<'_>> {
-    let mut streams: BTreeMap<(i32, u32), OnStream<'_>> = BTreeMap::new();
+fn group_by_stream(linked: &LinkedCollection) -> SortedMap<(i32, u32), OnStream<'_>> {
+    let mut streams: SortedMap<(i32, u32), OnStream<'_>> = SortedMap::new();
     for (device, stream, work) in linked.links.work_by_stream() {
-        streams.entry((device, stream)).or_default().work = work;
+        streams.get_or_insert_with((device, stream), OnStream::default).work = work;
     }
     for mark in &linked.marks {
-        streams.entry((mark.device, mark.stream)).or_default().marks.push(*mark);
+        streams.get_or_insert_with((mark.device, mark.stream), OnStream::default).marks.push(*mark);
     }
     for annotation in linked.links.annotations() {
-        streams.entry((annotation.device, annotation.stream)).or_default().annotations.push(annotation);
+        let stream = (annotation.device, annotation.stream);
+        streams.get_or_insert_with(stream, OnStream::default).annotations.push(annotation);
     }
     streams
 }

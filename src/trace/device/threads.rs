@@ -4,9 +4,9 @@ use crate::clock::Converter;
 use crate::time::Timestamp;
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::List;
-use kineto_base::sorting::sort_in_place_by;
+use kineto_base::hash::HashMap;
+use kineto_base::sorting::{sort_in_place_by, sort_in_place_by_key};
 use kineto_devices::{Collection, Thread};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The threads that made calls.
 ///
@@ -19,7 +19,7 @@ pub(super) struct DeviceThreads {
     handles: List<(u32, Timestamp, u32)>,
     /// The kernel's ids, or their substitutes, by number.
     ids: List<i64>,
-    numbers: BTreeMap<i64, u32>,
+    numbers: HashMap<i64, u32>,
     /// Whether no handle was used by two threads.
     are_unique: bool,
 }
@@ -27,37 +27,40 @@ pub(super) struct DeviceThreads {
 impl DeviceThreads {
     pub(super) fn new(collection: &Collection, recorded: &Recorded, converter: &Converter) -> DeviceThreads {
         let mut threads =
-            DeviceThreads { handles: List::new(), ids: List::new(), numbers: BTreeMap::new(), are_unique: false };
-        let mut last_lanes = BTreeMap::new();
+            DeviceThreads { handles: List::new(), ids: List::new(), numbers: HashMap::default(), are_unique: false };
+        let mut lanes = List::new();
         for lane in &recorded.lanes {
             let number = threads.add_id(lane.thread);
             threads.handles.push((lane.handle, converter.timestamp_of(lane.since), number));
-            let last = last_lanes.entry((lane.handle, lane.thread)).or_insert(lane);
-            *last = if lane.since >= last.since { lane } else { *last };
+            lanes.push(((lane.handle, lane.thread, lane.since, lanes.len()), lane.until));
         }
-        for lane in last_lanes.into_values() {
-            if let Some(until) = lane.until {
-                let stranger = threads.add_id(i64::from(lane.handle));
-                threads.handles.push((lane.handle, converter.timestamp_of(until), stranger));
+        sort_in_place_by_key(&mut lanes, |(order, _)| *order);
+        let last_lanes =
+            lanes.chunk_by(|((a, a_thread, ..), _), ((b, b_thread, ..), _)| (a, a_thread) == (b, b_thread));
+        for ((handle, ..), until) in last_lanes.filter_map(|lanes| lanes.last()) {
+            if let Some(until) = until {
+                let stranger = threads.add_id(i64::from(*handle));
+                threads.handles.push((*handle, converter.timestamp_of(*until), stranger));
+            }
+        }
+        let known = |handle| lanes.binary_search_by(|((known, ..), _)| known.cmp(&handle)).is_ok();
+        let (mut ids, mut strangers) = (List::new(), List::new());
+        for thread in collection.records.threads.iter() {
+            match thread {
+                Thread::Id(id) => ids.push(id),
+                Thread::Handle(handle) if known(handle) => {}
+                Thread::Handle(handle) => strangers.push(handle),
             }
         }
         // In order, so that numbers are reproducible.
-        let (mut ids, mut strangers) = (BTreeSet::new(), BTreeSet::new());
-        // Collecting would sort a list of them.
-        let mut known = BTreeSet::new();
-        known.extend(threads.handles.iter().map(|(handle, ..)| *handle));
-        for thread in collection.records.threads.iter() {
-            match thread {
-                Thread::Id(id) => ids.insert(id),
-                Thread::Handle(handle) => !known.contains(&handle) && strangers.insert(handle),
-            };
+        sort_in_place_by(&mut ids, Ord::cmp);
+        sort_in_place_by(&mut strangers, Ord::cmp);
+        for id in ids.iter() {
+            threads.add_id(*id);
         }
-        for id in ids {
-            threads.add_id(id);
-        }
-        for handle in strangers {
-            let number = threads.add_id(i64::from(handle));
-            threads.handles.push((handle, Timestamp::default(), number));
+        for [handle, ..] in strangers.chunk_by(PartialEq::eq).filter_map(|same| same.first_chunk::<1>()) {
+            let number = threads.add_id(i64::from(*handle));
+            threads.handles.push((*handle, Timestamp::default(), number));
         }
         sort_in_place_by(&mut threads.handles, Ord::cmp);
         threads.are_unique = threads.handles.is_sorted_by(|a, b| a.0 < b.0);

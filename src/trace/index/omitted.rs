@@ -4,10 +4,10 @@ use super::{Index, Omissible};
 use crate::trace::device::{HostCalls, LinkedCollection};
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::List;
+use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_in_place_by_key;
 use kineto_devices::Collection;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use serde_json::{Map, Value, json};
 
 /// The enters that are not drawn: futures are dropped in them, within a microsecond and without a record or a call.
 #[derive(Debug, Default)]
@@ -45,17 +45,18 @@ impl OmittedEnters {
 
     /// Returns the header's entry: the number of enters and their nanoseconds, in total and by the name of the callsite.
     pub(in crate::trace) fn to_json(&self, recorded: &Recorded) -> Option<Value> {
-        let mut by_name: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        let mut by_name: SortedMap<&str, (u64, u64)> = SortedMap::new();
         let mut total = (0, 0);
         for enter in &self.0 {
             let name = recorded.sites.get(enter.site as usize).map_or("", |site| &site.name);
             let ns = enter.end.since(enter.start);
-            for figures in [&mut total, by_name.entry(name).or_default()] {
+            for figures in [&mut total, by_name.get_or_insert_with(name, Default::default)] {
                 figures.0 += 1;
                 figures.1 += ns;
             }
         }
         let (count, ns) = total;
-        (count > 0).then(|| json!({ "count": count, "ns": ns, "by_name": by_name }))
+        let by_name = by_name.iter().map(|(name, (count, ns))| ((*name).to_owned(), json!([count, ns])));
+        (count > 0).then(|| json!({ "count": count, "ns": ns, "by_name": by_name.collect::<Map<_, _>>() }))
     }
 }

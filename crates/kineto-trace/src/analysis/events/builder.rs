@@ -11,7 +11,6 @@ use crate::hash::{HashMap, HashSet};
 use crate::time::{EXACT_NS, Timestamp};
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ pub struct Builder {
     processes: HashMap<TrackId, usize>,
     pub(super) arrows: Arrows,
     pub(super) ends: Vec<SliceEnd>,
-    pub(super) async_spans: BTreeSet<u64>,
+    pub(super) async_spans: HashSet<u64>,
     /// Whether the file has a header of Kineto's format.
     pub(crate) is_kinetos: bool,
     /// The kinds of the categories met so far.
@@ -266,6 +265,7 @@ impl Builder {
         let events = &mut self.events;
         events.window = edge(window.0).zip(edge(window.1));
         events.async_spans = self.async_spans.into_iter().collect();
+        events.async_spans.sort_unstable();
         keep_last_entries(&mut events.header);
         events.private_use1 = private_use1(&events.header);
         events.accelerator =
