@@ -130,7 +130,7 @@ impl Destination for RequestFiles<'_> {
         let failed = |what: &'static str| move |why| file_error(what, path, why);
         let mut named = self.find_name(path).map_err(failed("create"))?;
         let temporary = Temporary::create(&self.folder, path, self.mode).map_err(failed("create"))?;
-        format.encode(&temporary.file, gzip_level, |out| contents(&named, out)).map_err(failed("write"))?;
+        format.encode(&mut &temporary.file, gzip_level, &mut |out| contents(&named, out)).map_err(failed("write"))?;
         let (id, name) = (temporary.id, temporary.name.as_os_str());
         while !file_name(&named).and_then(|to| self.publish_file(name, to)).map_err(failed("replace"))? {
             named = self.find_name(path).map_err(failed("replace"))?;

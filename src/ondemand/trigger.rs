@@ -334,7 +334,8 @@ impl RequestSource for Trigger {
     fn publish_status(&mut self, status: &str) {
         if self.watch.is_none() {
             self.published.clear();
-        } else if self.published != status && file::save(&self.status, 0, |out| writeln!(out, "{status}")).is_ok() {
+        } else if self.published != status && file::save(&self.status, 0, &mut |out| writeln!(out, "{status}")).is_ok()
+        {
             status.clone_into(&mut self.published);
         }
     }

@@ -273,11 +273,10 @@ impl LiveContents {
         let windows = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::Window, damaged);
         let windows = windows.into_iter();
         let host = windows.map(|((epoch, _), (start, end))| Window::new(epoch, start, end.unwrap_or(last).max(start)));
-        let mut devices = Vec::new();
-        for ((collector, _), (start, end)) in entries.all::<(Ticks, Option<Ticks>)>(JournalKind::DeviceWindow, damaged)
-        {
-            devices.push((collector, (start, end.unwrap_or(last).max(start))));
-        }
+        let windows_of_devices = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::DeviceWindow, damaged).into_iter();
+        let devices = windows_of_devices
+            .map(|((collector, _), (start, end))| (collector, (start, end.unwrap_or(last).max(start))))
+            .collect();
         let (numbers, devices): (Vec<u64>, Vec<Vec<Stretch>>) = SortedMap::group(devices).into_iter().unzip();
         let mut windows = WindowSet::new(host.collect(), devices, last);
         windows = match moved {

@@ -51,7 +51,7 @@ impl Trace {
     pub fn export_stacks(&self, path: impl AsRef<Path>, metric: StackMetric) -> Result<(), Error> {
         let events = self.events();
         let stacks = events.stacks(metric);
-        Ok(file::save(path.as_ref(), 1, |out| stacks.write(BufWriter::new(out)))?)
+        Ok(file::save(path.as_ref(), 1, &mut |out| stacks.write(BufWriter::new(out)))?)
     }
 
     /// Returns the start of the recording, or of the earliest transferred builder.

@@ -42,17 +42,17 @@ impl Trace {
     ///
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
-    pub fn write_execution_trace(&self, out: impl Write) -> io::Result<()> {
-        fallible::attempt(|| self.write_operations(out))?
+    pub fn write_execution_trace(&self, mut out: impl Write) -> io::Result<()> {
+        fallible::attempt(|| self.write_operations(&mut out))?
     }
 
-    fn write_operations(&self, out: impl Write) -> io::Result<()> {
+    fn write_operations(&self, out: &mut dyn Write) -> io::Result<()> {
         let (start, end) = self.window();
         let groups = self.distributed_info().and_then(|info| info.groups_json());
         let (process, forward) = (self.inner.info.process, self.forward_parents(groups.is_some()));
         let mut writer = ExecutionWriter::new(out, (process, start), forward, groups)?;
         self.deliver_rows(&mut writer)?;
-        writer.finish(end).map(drop)
+        writer.finish(end)
     }
 
     /// Saves the trace, and next to it the execution trace if the builder enabled that; returns the name of the trace's file.

@@ -270,16 +270,16 @@ impl Trace {
     ///
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
-    pub fn write_chrome(&self, out: impl Write) -> io::Result<()> {
-        self.try_write(&mut PlainContent(out), FormatKind::Json, "", &mut ProgressReport::default())
+    pub fn write_chrome(&self, mut out: impl Write) -> io::Result<()> {
+        self.try_write(&mut PlainContent(&mut out), FormatKind::Json, "", &mut ProgressReport::default())
     }
 
     /// Writes the trace in Perfetto's own format (`.pftrace`): exact nanoseconds, and overlapping slices whole.
     ///
     /// # Errors
     /// Those of [`write_chrome`](Self::write_chrome).
-    pub fn write_perfetto(&self, out: impl Write) -> io::Result<()> {
-        self.try_write(&mut PlainContent(out), FormatKind::Perfetto, "", &mut ProgressReport::default())
+    pub fn write_perfetto(&self, mut out: impl Write) -> io::Result<()> {
+        self.try_write(&mut PlainContent(&mut out), FormatKind::Perfetto, "", &mut ProgressReport::default())
     }
 
     fn try_write(

@@ -229,9 +229,9 @@ pub(super) struct FileBytes {
 }
 
 /// A writer that is no file of the crate's.
-pub(super) struct PlainContent<W>(pub(super) W);
+pub(super) struct PlainContent<'w>(pub(super) &'w mut dyn Write);
 
-impl<W: Write> Write for PlainContent<W> {
+impl Write for PlainContent<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }
@@ -241,7 +241,7 @@ impl<W: Write> Write for PlainContent<W> {
     }
 }
 
-impl<W: Write> FileContent for PlainContent<W> {
+impl FileContent for PlainContent<'_> {
     fn file_bytes(&self) -> u64 {
         0
     }

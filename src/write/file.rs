@@ -30,7 +30,7 @@ pub(crate) struct FileSystem;
 
 impl Destination for FileSystem {
     fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
-        save(path, gzip_level, |out| contents(path, out))?;
+        save(path, gzip_level, &mut |out| contents(path, out))?;
         Ok(path.to_owned())
     }
 }

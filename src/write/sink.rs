@@ -109,7 +109,7 @@ const FILE: &str = "file";
 
 impl Destination for Sinks {
     fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
-        self.save(path, gzip_level, |out| contents(path, out)).map(|()| path.to_owned())
+        self.save(path, gzip_level, &mut |out| contents(path, out)).map(|()| path.to_owned())
     }
 }
 
@@ -142,7 +142,7 @@ impl Sinks {
         &self,
         target: &Path,
         gzip_level: u32,
-        write: impl FnOnce(&mut dyn FileContent) -> io::Result<()>,
+        write: &mut dyn FnMut(&mut dyn FileContent) -> io::Result<()>,
     ) -> Result<(), Error> {
         let Some((url, scheme, rest)) = split_url(target) else { return Ok(file::save(target, gzip_level, write)?) };
         let scheme = scheme.to_ascii_lowercase();
@@ -160,8 +160,8 @@ impl Sinks {
             }
             Error::io(what, target, error, &format!("see what the handler of {scheme}:// needs, or save to a file"))
         };
-        let out = sink.open(url).map_err(|error| failed("open", error))?;
-        format.encode(out, gzip_level, write).map_err(|error| failed("write", error))
+        let mut out = sink.open(url).map_err(|error| failed("open", error))?;
+        format.encode(&mut out, gzip_level, write).map_err(|error| failed("write", error))
     }
 
     /// Checks that `target` can be written to now, and returns it as an absolute path if it is one. Handlers are not called.
@@ -292,10 +292,11 @@ mod tests {
     fn handler_is_found_in_any_case_and_flushed_on_success() {
         let (mut sinks, notes) = (Sinks::default(), Notes::default());
         assert!(!sinks.register("Bucket", notes.sink()).unwrap());
-        sinks.save(Path::new("BUCKET://a/b.json"), 1, |out| out.write_all(b"{}")).unwrap();
+        sinks.save(Path::new("BUCKET://a/b.json"), 1, &mut |out| out.write_all(b"{}")).unwrap();
         assert_eq!(notes.take(), ["open BUCKET://a/b.json", "{}", "flush", "drop"]);
-        let error = sinks
-            .save(Path::new("bucket://c"), 1, |out| out.write_all(b"{").and(Err(io::ErrorKind::StorageFull.into())));
+        let error = sinks.save(Path::new("bucket://c"), 1, &mut |out| {
+            out.write_all(b"{").and(Err(io::ErrorKind::StorageFull.into()))
+        });
         assert!(error.unwrap_err().to_string().contains("bucket://c"));
         assert_eq!(notes.take(), ["open bucket://c", "{", "drop"]);
     }
@@ -305,10 +306,10 @@ mod tests {
         let (mut sinks, writers) = (Sinks::default(), Writers::default());
         sinks.register(Writers::SCHEME, Arc::new(writers.clone())).unwrap();
         let url = writers.add(Box::new(Noted(Notes::default())));
-        let full = sinks.save(&url, 1, |_| Err(io::Error::other("the disk is full"))).unwrap_err();
+        let full = sinks.save(&url, 1, &mut |_| Err(io::Error::other("the disk is full"))).unwrap_err();
         let advice = "see why the writer fails, or save to a file";
         assert_eq!(full.to_string(), format!("cannot write the writer's trace: the disk is full; {advice}"));
-        let used = sinks.save(&url, 1, |_| Ok(())).unwrap_err();
+        let used = sinks.save(&url, 1, &mut |_| Ok(())).unwrap_err();
         assert!(used.to_string().starts_with("cannot open the writer's trace: the writer has received"), "{used}");
         assert_eq!((full.path(), full.io_error().is_some(), used.path()), (None, true, None));
         assert_eq!(Writers::output_name(&url), "the writer's trace");
@@ -322,10 +323,11 @@ mod tests {
         for (number, prefix) in ["", "file://", "FILE://"].into_iter().enumerate() {
             let path = folder.path().join(format!("{number} %20.json"));
             let target = format!("{prefix}{}", path.display());
-            sinks.save(Path::new(&target), 1, |out| out.write_all(b"1")).unwrap();
+            sinks.save(Path::new(&target), 1, &mut |out| out.write_all(b"1")).unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), b"1");
         }
-        let error = sinks.save(Path::new(&format!("file://{}", folder.path().display())), 1, |_| Ok(())).unwrap_err();
+        let error =
+            sinks.save(Path::new(&format!("file://{}", folder.path().display())), 1, &mut |_| Ok(())).unwrap_err();
         assert_eq!(error.path(), Some(folder.path()));
     }
 
@@ -335,8 +337,8 @@ mod tests {
         assert!(!sinks.register("s3", first.sink()).unwrap());
         assert!(sinks.register("S3", second.sink()).unwrap());
         assert!(sinks.register("file", second.sink()).unwrap());
-        sinks.save(Path::new("s3://x"), 1, |_| Ok(())).unwrap();
-        sinks.save(Path::new("file:///x"), 1, |_| Ok(())).unwrap();
+        sinks.save(Path::new("s3://x"), 1, &mut |_| Ok(())).unwrap();
+        sinks.save(Path::new("file:///x"), 1, &mut |_| Ok(())).unwrap();
         assert!(first.take().is_empty());
         assert_eq!(second.take().iter().filter(|note| note.starts_with("open")).count(), 2);
     }
@@ -345,7 +347,7 @@ mod tests {
     fn unknown_scheme_lists_the_known_ones() {
         let (mut sinks, notes) = (Sinks::default(), Notes::default());
         sinks.register("s3", notes.sink()).unwrap();
-        let error = sinks.save(Path::new("gs://x"), 1, |_| Ok(())).unwrap_err();
+        let error = sinks.save(Path::new("gs://x"), 1, &mut |_| Ok(())).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownScheme);
         assert!(error.to_string().contains("registered are file, s3"), "{error}");
         assert!(notes.take().is_empty());
@@ -364,7 +366,7 @@ mod tests {
         let mut sinks = Sinks::default();
         let refuse = |_: &str| -> io::Result<Box<dyn Write + Send>> { Err(io::Error::other("no credentials")) };
         sinks.register("s3", Arc::new(refuse)).unwrap();
-        let error = sinks.save(Path::new("s3://bucket/a.json"), 1, |_| Ok(())).unwrap_err();
+        let error = sinks.save(Path::new("s3://bucket/a.json"), 1, &mut |_| Ok(())).unwrap_err();
         assert!(error.to_string().starts_with("cannot open s3://bucket/a.json: no credentials; "), "{error}");
     }
 
@@ -373,7 +375,7 @@ mod tests {
     fn url_ending_in_gz_is_compressed() {
         let (mut sinks, notes) = (Sinks::default(), Notes::default());
         sinks.register("s3", notes.sink()).unwrap();
-        sinks.save(Path::new("s3://a.json.gz"), 1, |out| out.write_all(b"{}").and_then(|()| out.flush())).unwrap();
+        sinks.save(Path::new("s3://a.json.gz"), 1, &mut |out| out.write_all(b"{}").and_then(|()| out.flush())).unwrap();
         let calls = notes.take();
         assert!(calls[1].starts_with('\u{1f}'), "{calls:?}");
         assert_eq!(calls.iter().filter(|note| *note == "flush").count(), 1);

@@ -22,7 +22,7 @@ fn unfinished_name_is_given_after_the_lock() {
         created: |_| assert_eq!(names(FOLDER.get().unwrap()), [false], "before the lock"),
     });
     let path = folder.path().join("a.json");
-    let written = save(&path, 1, |out| {
+    let written = save(&path, 1, &mut |out| {
         assert_eq!(names(folder.path()), [true], "behind the lock");
         out.write_all(b"{}")
     });

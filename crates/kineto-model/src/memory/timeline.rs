@@ -142,7 +142,7 @@ impl MemoryTimeline {
     /// If the file cannot be written, its folder is missing, or the disk is full.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        file::save(path, self.gzip_level, |out| self.write_for(path, out))
+        file::save(path, self.gzip_level, &mut |out| self.write_for(path, out))
     }
 
     /// Writes the timeline in the format that the extension of `path` selects.
@@ -150,15 +150,15 @@ impl MemoryTimeline {
     /// # Errors
     /// If `out` fails.
     #[doc(hidden)]
-    pub fn write_for(&self, path: &Path, out: impl Write) -> io::Result<()> {
+    pub fn write_for(&self, path: &Path, out: &mut dyn Write) -> io::Result<()> {
         let name = path.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
         if name.ends_with(".html") {
-            self.write_html(out)
+            write::write_html(self, out)
         } else if name.ends_with("raw.json") {
-            self.write_raw(out)
+            write::write_raw(self, out)
         } else {
-            self.write_json(out)
+            write::write_json(self, out)
         }
     }
 
@@ -173,8 +173,8 @@ impl MemoryTimeline {
     ///
     /// # Errors
     /// If `out` fails.
-    pub fn write_json(&self, out: impl Write) -> io::Result<()> {
-        write::write_json(self, out)
+    pub fn write_json(&self, mut out: impl Write) -> io::Result<()> {
+        write::write_json(self, &mut out)
     }
 
     /// Writes the rows, as PyTorch's `raw.json.gz`: nanoseconds since the Unix epoch (-1 for memory from before the
@@ -183,8 +183,8 @@ impl MemoryTimeline {
     ///
     /// # Errors
     /// If `out` fails.
-    pub fn write_raw(&self, out: impl Write) -> io::Result<()> {
-        write::write_raw(self, out)
+    pub fn write_raw(&self, mut out: impl Write) -> io::Result<()> {
+        write::write_raw(self, &mut out)
     }
 
     /// Writes an HTML page with a stacked area chart of bytes over time, by category, and values at the pointer.
@@ -193,7 +193,7 @@ impl MemoryTimeline {
     ///
     /// # Errors
     /// If `out` fails.
-    pub fn write_html(&self, out: impl Write) -> io::Result<()> {
-        write::write_html(self, out)
+    pub fn write_html(&self, mut out: impl Write) -> io::Result<()> {
+        write::write_html(self, &mut out)
     }
 }

@@ -1,17 +1,17 @@
 //! A fixed-size output buffer that remembers the first write error.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use super::json::{self, Piece, PieceBuffer, SHORT};
 use kineto_base::fallible::try_vec_with_capacity;
 
-/// A buffer in front of `W`. JSON is appended to it without error checks.
+/// A buffer in front of a writer. JSON is appended to it without error checks.
 ///
 /// It never grows: data is appended in pieces of limited size, and the buffer is flushed when the next piece does not
 /// fit.
-#[derive(Debug)]
-pub(super) struct Buffer<W> {
-    out: W,
+pub(super) struct Buffer<'w> {
+    out: &'w mut dyn Write,
     bytes: Box<[u8]>,
     /// The number of bytes used.
     at: usize,
@@ -29,20 +29,28 @@ const COPIED: usize = 1 << 15;
 const BACKSLASH: &[u8; 6] = br"\u005c";
 
 /// Returns the bytes that `write` appends.
-pub(super) fn render_bytes(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> Vec<u8> {
-    let mut buffer = Buffer::with_capacity(Vec::new(), size_of::<PieceBuffer>());
+pub(super) fn render_bytes(write: impl FnOnce(&mut Buffer<'_>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut buffer = Buffer::with_capacity(&mut bytes, size_of::<PieceBuffer>());
     write(&mut buffer);
     // Writing to a `Vec` does not fail.
-    buffer.finish().unwrap_or_default()
+    let _ = buffer.finish();
+    bytes
 }
 
-impl<W: Write> Buffer<W> {
-    pub(super) fn new(out: W) -> Self {
+impl fmt::Debug for Buffer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("filled", &self.at).field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<'w> Buffer<'w> {
+    pub(super) fn new(out: &'w mut dyn Write) -> Self {
         Buffer::with_capacity(out, CAPACITY)
     }
 
     /// `capacity` must hold at least one piece; if memory is short, the buffer holds exactly one.
-    fn with_capacity(out: W, capacity: usize) -> Self {
+    fn with_capacity(out: &'w mut dyn Write, capacity: usize) -> Self {
         let mut bytes = try_vec_with_capacity(capacity).unwrap_or_else(|| Vec::with_capacity(size_of::<PieceBuffer>()));
         bytes.resize(bytes.capacity(), 0);
         Buffer { out, bytes: bytes.into(), at: 0, error: None, failed: false }
@@ -148,7 +156,7 @@ impl<W: Write> Buffer<W> {
 
     /// Appends `value` as a string.
     #[cold]
-    pub(super) fn put_quoted(&mut self, value: impl std::fmt::Display) {
+    pub(super) fn put_quoted(&mut self, value: impl fmt::Display) {
         self.put_string(&value.to_string());
     }
 
@@ -163,12 +171,14 @@ impl<W: Write> Buffer<W> {
         if self.failed { self.take_error() } else { Ok(()) }
     }
 
-    /// Flushes the buffer and the writer, and returns the writer.
-    pub(super) fn finish(mut self) -> io::Result<W> {
+    /// Flushes the buffer and the writer.
+    pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush_buffer();
-        self.try_write(W::flush);
-        self.end_row()?;
-        Ok(self.out)
+        if !self.failed {
+            let flushed = self.out.flush();
+            self.record_error(flushed);
+        }
+        self.end_row()
     }
 
     #[cold]
@@ -243,7 +253,11 @@ impl<W: Write> Buffer<W> {
                 dest.copy_from_slice(text);
                 self.at = text.len();
             }
-            _ => self.try_write(|out| out.write_all(text)),
+            _ if self.failed => {}
+            _ => {
+                let written = self.out.write_all(text);
+                self.record_error(written);
+            }
         }
     }
 
@@ -252,13 +266,6 @@ impl<W: Write> Buffer<W> {
         let filled = std::mem::take(&mut self.at);
         if let (false, Some(bytes)) = (self.failed, self.bytes.get(..filled)) {
             let written = self.out.write_all(bytes);
-            self.record_error(written);
-        }
-    }
-
-    fn try_write(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
-        if !self.failed {
-            let written = write(&mut self.out);
             self.record_error(written);
         }
     }
@@ -303,10 +310,12 @@ mod tests {
         }
     }
 
-    fn text(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> String {
-        let mut buffer = Buffer::new(Vec::new());
+    fn text(write: impl FnOnce(&mut Buffer<'_>)) -> String {
+        let mut bytes = Vec::new();
+        let mut buffer = Buffer::new(&mut bytes);
         write(&mut buffer);
-        String::from_utf8(buffer.finish().unwrap()).unwrap()
+        buffer.finish().unwrap();
+        String::from_utf8(bytes).unwrap()
     }
 
     #[test]
@@ -323,7 +332,8 @@ mod tests {
 
     #[test]
     fn long_text_does_not_grow_the_buffer() {
-        let mut buffer = Buffer::new(Vec::new());
+        let mut bytes = Vec::new();
+        let mut buffer = Buffer::new(&mut bytes);
         let hostile = "\0".repeat(4 << 20);
         let long = "\"é漢\"".repeat(1 << 20);
         for _ in 0..3 {
@@ -335,7 +345,8 @@ mod tests {
             buffer.put_literal(b",");
             buffer.end_row().unwrap();
         }
-        let text = String::from_utf8(buffer.finish().unwrap()).unwrap();
+        buffer.finish().unwrap();
+        let text = String::from_utf8(bytes).unwrap();
         let list: Vec<serde_json::Value> = serde_json::from_str(&format!("[{}0]", text)).unwrap();
         assert_eq!(list.len(), 10);
         assert_eq!(list[6], hostile);
@@ -344,16 +355,19 @@ mod tests {
 
     #[test]
     fn order_is_kept_when_long_text_is_unbuffered() {
-        let mut buffer = Buffer::new(Vec::new());
+        let mut bytes = Vec::new();
+        let mut buffer = Buffer::new(&mut bytes);
         buffer.put_literal(b"a");
         buffer.put_verbatim(&b"b".repeat(CAPACITY));
         buffer.put_literal(b"c");
-        assert_eq!(buffer.finish().unwrap(), format!("a{}c", "b".repeat(CAPACITY)).into_bytes());
+        buffer.finish().unwrap();
+        assert_eq!(bytes, format!("a{}c", "b".repeat(CAPACITY)).into_bytes());
     }
 
     #[test]
     fn nothing_is_written_after_the_first_error() {
-        let mut buffer = Buffer::new(Disk { capacity: CAPACITY + 10, taken: Vec::new() });
+        let mut disk = Disk { capacity: CAPACITY + 10, taken: Vec::new() };
+        let mut buffer = Buffer::new(&mut disk);
         let row = [b'x'; 4096];
         let mut rows = 0;
         let error = loop {
@@ -374,7 +388,8 @@ mod tests {
 
     #[test]
     fn error_on_flush_is_reported() {
-        let mut buffer = Buffer::new(Disk { capacity: 10, taken: Vec::new() });
+        let mut disk = Disk { capacity: 10, taken: Vec::new() };
+        let mut buffer = Buffer::new(&mut disk);
         buffer.put_literal(&[b'x'; 11]);
         assert!(buffer.end_row().is_ok());
         assert_eq!(buffer.finish().err().unwrap().kind(), io::ErrorKind::StorageFull);

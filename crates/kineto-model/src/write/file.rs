@@ -51,17 +51,17 @@ pub(super) fn begin_protection() -> Option<Box<dyn Any>> {
 pub fn save(
     path: &Path,
     gzip_level: u32,
-    write: impl FnOnce(&mut dyn FileContent) -> io::Result<()>,
+    write: &mut dyn FnMut(&mut dyn FileContent) -> io::Result<()>,
 ) -> Result<(), Error> {
     let format = Format::from_path(path)?;
     if is_stream(path) {
-        let file = OpenOptions::new().write(true).open(path).map_err(|error| file_error("open", path, error))?;
-        return format.encode(file, gzip_level, write).map_err(|error| file_error("write", path, error));
+        let mut file = OpenOptions::new().write(true).open(path).map_err(|error| file_error("open", path, error))?;
+        return format.encode(&mut file, gzip_level, write).map_err(|error| file_error("write", path, error));
     }
     check_replaceable(path)?;
     let (temporary, file) = TemporaryFile::create(path).map_err(|error| file_error("create", path, error))?;
     let file = CheckedDescriptor::new(file);
-    format.encode(&file, gzip_level, write).map_err(|error| file_error("write", path, error))?;
+    format.encode(&mut &file, gzip_level, write).map_err(|error| file_error("write", path, error))?;
     temporary.rename(path).map_err(|error| file_error("replace", path, error))
 }
 
@@ -86,12 +86,18 @@ pub trait FileContent: Write {
 }
 
 /// Counts the bytes that it forwards.
-pub(super) struct CountedFile<W> {
-    out: W,
+pub(super) struct CountedFile<'w> {
+    out: &'w mut dyn Write,
     bytes: u64,
 }
 
-impl<W: Write> Write for CountedFile<W> {
+impl<'w> CountedFile<'w> {
+    pub(super) fn new(out: &'w mut dyn Write) -> CountedFile<'w> {
+        CountedFile { out, bytes: 0 }
+    }
+}
+
+impl Write for CountedFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.bytes += written as u64;
@@ -103,7 +109,7 @@ impl<W: Write> Write for CountedFile<W> {
     }
 }
 
-impl<W: Write> FileContent for CountedFile<W> {
+impl FileContent for CountedFile<'_> {
     fn file_bytes(&self) -> u64 {
         self.bytes
     }
@@ -175,16 +181,16 @@ impl Format {
     /// Those of `out` and of `write`.
     pub fn encode(
         self,
-        out: impl Write,
+        out: &mut dyn Write,
         gzip_level: u32,
-        write: impl FnOnce(&mut dyn FileContent) -> io::Result<()>,
+        write: &mut dyn FnMut(&mut dyn FileContent) -> io::Result<()>,
     ) -> io::Result<()> {
         let _protected = begin_protection();
-        let mut out = CountedFile { out, bytes: 0 };
+        let mut out = CountedFile::new(out);
         match self.is_gzip {
             #[cfg(feature = "gzip")]
             true => std::thread::scope(|scope| {
-                let mut gzip = super::gzip::Gzip::new(out, gzip_level, scope)?;
+                let mut gzip = super::gzip::Gzip::new(&mut out, gzip_level, scope)?;
                 write(&mut gzip)?;
                 gzip.finish()
             }),
@@ -385,7 +391,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pt.trace.json");
         fs::write(&path, "old").unwrap();
-        save(&path, 1, |out| {
+        save(&path, 1, &mut |out| {
             out.write_all(b"new")?;
             assert_eq!(fs::read(&path).unwrap(), b"old");
             let names = names(folder.path());
@@ -403,7 +409,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "old").unwrap();
-        let error = save(&path, 1, |out| out.write_all(b"new").and(Err(full()))).unwrap_err();
+        let error = save(&path, 1, &mut |out| out.write_all(b"new").and(Err(full()))).unwrap_err();
         assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(path.as_path())));
         let text = error.to_string();
         assert!(text.contains("a.json") && text.contains("free space or save elsewhere"), "{text}");
@@ -415,7 +421,7 @@ mod tests {
     fn panic_removes_the_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
-        let panicked = std::panic::catch_unwind(|| save(&path, 1, |_| panic!("in the walk")));
+        let panicked = std::panic::catch_unwind(|| save(&path, 1, &mut |_| panic!("in the walk")));
         assert!(panicked.is_err());
         assert!(names(folder.path()).is_empty());
     }
@@ -424,15 +430,15 @@ mod tests {
     fn errors_contain_advice() {
         let folder = tempfile::tempdir().unwrap();
         let not_called = |_: &mut dyn FileContent| -> io::Result<()> { panic!("there is nothing to write to") };
-        let missing = save(&folder.path().join("no/such/a.json"), 1, not_called).unwrap_err().to_string();
+        let missing = save(&folder.path().join("no/such/a.json"), 1, &mut { not_called }).unwrap_err().to_string();
         assert!(missing.contains("create the folder") && missing.contains("no/such first"), "{missing}");
-        let directory = save(folder.path(), 1, not_called).unwrap_err().to_string();
+        let directory = save(folder.path(), 1, &mut { not_called }).unwrap_err().to_string();
         assert!(directory.contains("name a file in that folder"), "{directory}");
         fs::write(folder.path().join("file"), "").unwrap();
-        let below = save(&folder.path().join("file/a.json"), 1, not_called).unwrap_err().to_string();
+        let below = save(&folder.path().join("file/a.json"), 1, &mut { not_called }).unwrap_err().to_string();
         assert!(below.contains("is not a folder"), "{below}");
         for nameless in ["", "/", ".."] {
-            let error = save(Path::new(nameless), 1, not_called).unwrap_err();
+            let error = save(Path::new(nameless), 1, &mut { not_called }).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Io, "{nameless}");
         }
     }
@@ -443,7 +449,7 @@ mod tests {
         if !full.exists() {
             return;
         }
-        let error = save(full, 1, |out| out.write_all(b"x")).unwrap_err();
+        let error = save(full, 1, &mut |out| out.write_all(b"x")).unwrap_err();
         assert!(error.to_string().contains("free space"), "{error}");
         assert!(full.exists());
     }
@@ -452,17 +458,17 @@ mod tests {
     #[cfg(unix)]
     fn devices_are_written_to_and_links_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        save(Path::new("/dev/null"), 1, |out| out.write_all(b"x")).unwrap();
+        save(Path::new("/dev/null"), 1, &mut |out| out.write_all(b"x")).unwrap();
         assert!(is_stream(Path::new("/dev/null")));
         let (link, target) = (folder.path().join("link.json"), folder.path().join("target.json"));
         fs::write(&target, "kept").unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        save(&link, 1, |out| out.write_all(b"new")).unwrap();
+        save(&link, 1, &mut |out| out.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"kept");
         assert!(fs::symlink_metadata(&link).unwrap().is_file());
         let socket = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert!(save(&socket, 1, |_| Ok(())).unwrap_err().to_string().contains("save to a file"));
+        assert!(save(&socket, 1, &mut |_| Ok(())).unwrap_err().to_string().contains("save to a file"));
     }
 
     #[test]
@@ -472,7 +478,7 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let (ours, plain) = (folder.path().join("a.json"), folder.path().join("b"));
-        save(&ours, 1, |_| Ok(())).unwrap();
+        save(&ours, 1, &mut |_| Ok(())).unwrap();
         File::create(&plain).unwrap();
         assert_eq!(
             fs::metadata(&ours).unwrap().permissions().mode(),
@@ -484,7 +490,7 @@ mod tests {
     fn longest_file_name_can_be_saved() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x".repeat(255));
-        save(&path, 1, |out| out.write_all(b"1")).unwrap();
+        save(&path, 1, &mut |out| out.write_all(b"1")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"1");
     }
 
@@ -557,7 +563,7 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json.gz");
-        save(&path, 1, |out| out.write_all(b"{}").and_then(|()| out.flush())).unwrap();
+        save(&path, 1, &mut |out| out.write_all(b"{}").and_then(|()| out.flush())).unwrap();
         let mut text = String::new();
         flate2::read::GzDecoder::new(File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
         assert_eq!(text, "{}");

@@ -147,7 +147,8 @@ fn written_text() -> String {
         device_properties: &["{\"id\": 0, \"name\": \"NVIDIA H200\"}".to_owned()],
         base: Timestamp::from_nanos(BASE),
     };
-    let mut writer = ChromeWriter::new(Vec::new(), &header).unwrap();
+    let mut file = Vec::new();
+    let mut writer = ChromeWriter::new(&mut file, &header).unwrap();
     write_names(&mut writer);
     for activity in golden_activities() {
         writer.write_activity(&activity).unwrap();
@@ -155,7 +156,8 @@ fn written_text() -> String {
     let (start, end) = (timestamp_at(2, 0), timestamp_at(9999, 999));
     writer.write_span(&SpanRow { name: "PyTorch Profiler", iteration: 0, start, end, op_count: 0 }).unwrap();
     assert_eq!(writer.skipped, 0);
-    String::from_utf8(writer.finish(timestamp_at(10_000, 0), None, "/tmp/golden.json").unwrap()).unwrap()
+    writer.finish(timestamp_at(10_000, 0), None, "/tmp/golden.json").unwrap();
+    String::from_utf8(file).unwrap()
 }
 
 /// Collects the differences of two values as (path, theirs, ours); numbers are compared by value.

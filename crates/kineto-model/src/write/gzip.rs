@@ -39,8 +39,8 @@ const LAST_BLOCK: [u8; 2] = [3, 0];
 ///
 /// A block goes to a thread of `scope` that has fewer than two; if there is none, the calling thread compresses it, so that it
 /// rarely waits for a thread, even on a busy machine. [`finish`](Gzip::finish) writes the end; without it the file is truncated.
-pub(super) struct Gzip<'scope, 'env, W> {
-    out: W,
+pub(super) struct Gzip<'scope, 'env, 'w> {
+    out: &'w mut dyn FileContent,
     scope: &'scope Scope<'scope, 'env>,
     level: u32,
     /// The block that is being filled.
@@ -65,15 +65,19 @@ enum Unwritten {
     OfWorker(usize),
 }
 
-impl<W: FileContent> FileContent for Gzip<'_, '_, W> {
+impl FileContent for Gzip<'_, '_, '_> {
     fn file_bytes(&self) -> u64 {
         self.out.file_bytes()
     }
 }
 
-impl<'scope, 'env, W: Write> Gzip<'scope, 'env, W> {
+impl<'scope, 'env, 'w> Gzip<'scope, 'env, 'w> {
     /// `level`: 0 (stored) to 9 (smallest); higher values count as 9.
-    pub(super) fn new(mut out: W, level: u32, scope: &'scope Scope<'scope, 'env>) -> io::Result<Self> {
+    pub(super) fn new(
+        out: &'w mut dyn FileContent,
+        level: u32,
+        scope: &'scope Scope<'scope, 'env>,
+    ) -> io::Result<Self> {
         let (block, compressor) = (TextBlock::new()?, Compressor::new(level)?);
         out.write_all(&HEADER)?;
         let (unwritten, spare, workers, most_workers) = Default::default();
@@ -174,7 +178,7 @@ impl<'scope, 'env, W: Write> Gzip<'scope, 'env, W> {
     }
 }
 
-impl<W: Write> Write for Gzip<'_, '_, W> {
+impl Write for Gzip<'_, '_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(BLOCK - self.block.text.len());
         self.block.text.extend_from_slice(bytes.get(..taken).unwrap_or_default());
@@ -190,7 +194,7 @@ impl<W: Write> Write for Gzip<'_, '_, W> {
     }
 }
 
-impl<W> fmt::Debug for Gzip<'_, '_, W> {
+impl fmt::Debug for Gzip<'_, '_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gzip").finish_non_exhaustive()
     }
@@ -300,6 +304,7 @@ fn compress_by_zlib(zlib: &mut Compress, text: &[u8], packed: &mut Vec<u8>) -> i
 
 #[cfg(test)]
 mod tests {
+    use super::super::file::CountedFile;
     use std::io::Read;
 
     use super::*;
@@ -307,8 +312,9 @@ mod tests {
     /// Compresses a text on that many threads.
     fn pack(text: &[u8], level: u32, threads: usize) -> Vec<u8> {
         let mut packed = Vec::new();
+        let mut file = CountedFile::new(&mut packed);
         thread::scope(|scope| {
-            let mut gzip = Gzip::new(&mut packed, level, scope).unwrap();
+            let mut gzip = Gzip::new(&mut file, level, scope).unwrap();
             gzip.most_workers = Some(threads);
             for piece in text.chunks(70_001) {
                 gzip.write_all(piece).unwrap();
@@ -377,9 +383,10 @@ mod tests {
             }
         }
         for threads in [0, MOST_THREADS] {
-            let mut blocks = 0;
+            let (mut blocks, mut full) = (0, Full(HEADER.len()));
+            let mut file = CountedFile::new(&mut full);
             let written = thread::scope(|scope| {
-                let mut gzip = Gzip::new(Full(HEADER.len()), 1, scope)?;
+                let mut gzip = Gzip::new(&mut file, 1, scope)?;
                 gzip.most_workers = Some(threads);
                 let text = rows(BLOCK);
                 loop {
@@ -396,8 +403,10 @@ mod tests {
     #[test]
     fn panic_of_the_program_ends_the_threads() {
         let panicked = std::panic::catch_unwind(|| {
+            let mut sink = io::sink();
+            let mut file = CountedFile::new(&mut sink);
             thread::scope(|scope| {
-                let mut gzip = Gzip::new(io::sink(), 1, scope).unwrap();
+                let mut gzip = Gzip::new(&mut file, 1, scope).unwrap();
                 gzip.most_workers = Some(MOST_THREADS);
                 gzip.write_all(&rows(3 * BLOCK)).unwrap();
                 panic!("in the walk");

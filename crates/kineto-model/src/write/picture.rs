@@ -31,7 +31,7 @@ struct Columns {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_html(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
+pub fn write_html(timeline: &MemoryTimeline, out: &mut dyn Write) -> io::Result<()> {
     let columns = Columns::new(timeline);
     let runs = columns.equal_runs();
     let names = Category::ALL.map(|category| format!("\"{category}\"")).join(",");

@@ -22,17 +22,17 @@ pub(super) fn apply_row(row: &MemoryRow, sizes: &mut Sizes) {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_json(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
+pub fn write_json(timeline: &MemoryTimeline, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "[[")?;
     let mut separator = "";
-    each_time(timeline, |time, _| {
+    each_time(timeline, &mut |time, _| {
         write!(out, "{separator}{time}")?;
         separator = ", ";
         Ok(())
     })?;
     write!(out, "], [")?;
     separator = "";
-    each_time(timeline, |_, sizes| {
+    each_time(timeline, &mut |_, sizes| {
         write!(out, "{separator}[0")?;
         sizes.iter().try_for_each(|size| write!(out, ", {size}"))?;
         separator = ", ";
@@ -44,7 +44,7 @@ pub fn write_json(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<
 
 /// Calls `each` with every microsecond that has events, and the sizes after it. Memory from before the recording comes
 /// first, at the time of the first event.
-fn each_time(timeline: &MemoryTimeline, mut each: impl FnMut(i64, &Sizes) -> io::Result<()>) -> io::Result<()> {
+fn each_time(timeline: &MemoryTimeline, each: &mut dyn FnMut(i64, &Sizes) -> io::Result<()>) -> io::Result<()> {
     let micros = |row: &MemoryRow| row.time.map(|time| i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX));
     let first = timeline.rows().iter().find_map(micros).unwrap_or(-1);
     let mut sizes = Sizes::default();
@@ -59,7 +59,7 @@ fn each_time(timeline: &MemoryTimeline, mut each: impl FnMut(i64, &Sizes) -> io:
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_raw(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
+pub fn write_raw(timeline: &MemoryTimeline, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "[")?;
     let mut separator = "";
     for row in timeline.rows() {

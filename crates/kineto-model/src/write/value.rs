@@ -1,7 +1,5 @@
 //! Argument values as JSON.
 
-use std::io::Write;
-
 use super::buffer::{Buffer, render_bytes};
 use crate::activity::{ArgValue, Args};
 use crate::fields::Datum;
@@ -43,7 +41,7 @@ pub fn json_text(value: &ArgValue<'_>) -> String {
     String::from_utf8(render_bytes(|out| out.put_value(value))).unwrap_or_default()
 }
 
-impl<W: Write> Buffer<W> {
+impl Buffer<'_> {
     /// Appends an argument value.
     #[inline(never)]
     pub(super) fn put_value(&mut self, value: &ArgValue<'_>) {
@@ -169,15 +167,19 @@ mod tests {
     use crate::activity::NO_ARGS;
 
     fn text(value: ArgValue<'_>) -> String {
-        let mut buffer = Buffer::new(Vec::new());
+        let mut bytes = Vec::new();
+        let mut buffer = Buffer::new(&mut bytes);
         buffer.put_value(&value);
-        String::from_utf8(buffer.finish().unwrap()).unwrap()
+        buffer.finish().unwrap();
+        String::from_utf8(bytes).unwrap()
     }
 
     fn number(value: ArgValue<'_>) -> Option<String> {
-        let mut buffer = Buffer::new(Vec::new());
+        let mut bytes = Vec::new();
+        let mut buffer = Buffer::new(&mut bytes);
         buffer.put_number(CounterValue::from_arg_value(value)?);
-        Some(String::from_utf8(buffer.finish().unwrap()).unwrap())
+        buffer.finish().unwrap();
+        Some(String::from_utf8(bytes).unwrap())
     }
 
     #[test]

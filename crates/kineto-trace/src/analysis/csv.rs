@@ -27,7 +27,7 @@ impl Events {
     /// # Errors
     /// If the file cannot be written; the previous file remains.
     pub fn save_csv(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        file::save(path.as_ref(), GZIP_LEVEL, |out| self.write_csv(BufWriter::new(out)))
+        file::save(path.as_ref(), GZIP_LEVEL, &mut |out| self.write_csv(BufWriter::new(out)))
     }
 
     fn write_csv(&self, mut out: impl Write) -> io::Result<()> {

@@ -36,7 +36,7 @@ impl Events {
 
         let path = path.as_ref();
         let (format, name) = (Format::from_path(path)?, path.to_string_lossy());
-        file::save(path, GZIP_LEVEL, |out| self.write_to(out, format.kind, &name))
+        file::save(path, GZIP_LEVEL, &mut |out| self.write_to(out, format.kind, &name))
     }
 
     fn write_to(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
@@ -75,7 +75,7 @@ impl Events {
     }
 
     /// Announces the arrows with several ends: an end belongs to the last start before it, else to the first.
-    fn announce_arrows<W: Write>(&self, writer: &mut PerfettoWriter<W>) {
+    fn announce_arrows(&self, writer: &mut PerfettoWriter<'_>) {
         let mut arrows: HashMap<(&str, u64), (Flow, Vec<u64>)> = HashMap::default();
         let mut early: HashMap<(&str, u64), u64> = HashMap::default();
         for flow in self.events_to_write().iter().flat_map(Event::flows) {

@@ -45,7 +45,7 @@ impl Events {
     /// # Ok::<(), kineto_trace::Error>(())
     /// ```
     pub fn save_speedscope(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        file::save(path.as_ref(), GZIP_LEVEL, |out| self.write_speedscope(BufWriter::new(out)))
+        file::save(path.as_ref(), GZIP_LEVEL, &mut |out| self.write_speedscope(BufWriter::new(out)))
     }
 
     fn write_speedscope(&self, mut out: impl Write) -> io::Result<()> {

@@ -109,7 +109,7 @@ impl FoldedStacks<'_> {
     /// # Errors
     /// If the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        file::save(path.as_ref(), GZIP_LEVEL, |out| self.write(BufWriter::new(out)))
+        file::save(path.as_ref(), GZIP_LEVEL, &mut |out| self.write(BufWriter::new(out)))
     }
 
     /// Returns all stacks with their nanoseconds, in alphabetical order.

@@ -1,7 +1,6 @@
 //! The header and trailer of a Chrome trace.
 
 use std::borrow::Cow;
-use std::io::Write;
 
 use super::ChromeWriter;
 use kineto_base::time::Timestamp;
@@ -48,7 +47,7 @@ pub const PRIVATE_USE1_KEY: &str = "privateuse1_backend_name";
 /// The key that marks a file as closed before its last row, at the limit of time or size.
 pub const INCOMPLETE: &str = "tracing_kineto_incomplete";
 
-impl<W: Write> ChromeWriter<W> {
+impl ChromeWriter<'_> {
     pub(super) fn put_header(&mut self, header: &Header<'_>) {
         self.out.put_literal(b"{\"schemaVersion\":1,\n\"deviceProperties\":[");
         for (at, device) in header.device_properties.iter().enumerate() {
@@ -133,8 +132,10 @@ mod tests {
     const HEADER: Header<'_> = Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(0) };
 
     fn file(header: &Header<'_>, distributed: Option<&str>, name: &str) -> String {
-        let writer = ChromeWriter::new(Vec::new(), header).unwrap();
-        String::from_utf8(writer.finish(Timestamp::from_nanos(5), distributed, name).unwrap()).unwrap()
+        let mut file = Vec::new();
+        let writer = ChromeWriter::new(&mut file, header).unwrap();
+        writer.finish(Timestamp::from_nanos(5), distributed, name).unwrap();
+        String::from_utf8(file).unwrap()
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -180,9 +181,11 @@ mod tests {
     #[test]
     fn reserved_keys_are_written_once() {
         let metadata = pairs(&[("traceEvents", "[]"), ("schemaVersion", "2"), ("traceName", "7"), ("kept", "1")]);
-        let writer = ChromeWriter::new(Vec::new(), &Header { metadata: &metadata, ..HEADER }).unwrap();
+        let mut file = Vec::new();
+        let writer = ChromeWriter::new(&mut file, &Header { metadata: &metadata, ..HEADER }).unwrap();
         assert_eq!(writer.skipped, 3);
-        let text = String::from_utf8(writer.finish(Timestamp::default(), None, "x").unwrap()).unwrap();
+        writer.finish(Timestamp::default(), None, "x").unwrap();
+        let text = String::from_utf8(file).unwrap();
         for key in ["traceEvents", "schemaVersion", "traceName", "kept"] {
             assert_eq!(text.matches(&format!("\"{key}\":")).count(), 1, "{key}");
         }

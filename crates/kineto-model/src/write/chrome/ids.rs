@@ -71,12 +71,14 @@ mod tests {
     use crate::write::buffer::Buffer;
 
     fn printed(ids: &[u64], write: impl Fn(&mut IdCache, &mut Piece<'_>, u64)) -> String {
-        let (mut buffer, mut last) = (Buffer::new(Vec::new()), IdCache::default());
+        let mut bytes = Vec::new();
+        let (mut buffer, mut last) = (Buffer::new(&mut bytes), IdCache::default());
         for id in ids {
             buffer.put_piece(|piece| write(&mut last, piece, *id));
             buffer.put_literal(b" ");
         }
-        String::from_utf8(buffer.finish().unwrap()).unwrap()
+        buffer.finish().unwrap();
+        String::from_utf8(bytes).unwrap()
     }
 
     proptest! {

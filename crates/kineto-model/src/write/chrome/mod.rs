@@ -25,8 +25,8 @@ use kineto_base::time::Timestamp;
 /// is line ends and the space after `"rank":`, which `HolisticTraceAnalysis` requires. The writer holds a buffer of 256
 /// KiB and a few hundred bytes per callsite, however long the trace.
 #[derive(Debug)]
-pub struct ChromeWriter<W> {
-    out: Buffer<W>,
+pub struct ChromeWriter<'w> {
+    out: Buffer<'w>,
     shared: RenderCache,
     base: Timestamp,
     sync_rows: SyncRows,
@@ -40,13 +40,13 @@ pub struct ChromeWriter<W> {
     incomplete: Option<(u64, u64)>,
 }
 
-impl<W: Write> ChromeWriter<W> {
+impl<'w> ChromeWriter<'w> {
     /// Writes the header.
     ///
     /// # Errors
     ///
     /// If `out` fails; the same holds for all other methods.
-    pub fn new(out: W, header: &Header<'_>) -> io::Result<Self> {
+    pub fn new(out: &'w mut dyn Write, header: &Header<'_>) -> io::Result<Self> {
         let mut writer = ChromeWriter {
             out: Buffer::new(out),
             shared: RenderCache::default(),
@@ -62,14 +62,14 @@ impl<W: Write> ChromeWriter<W> {
         Ok(writer)
     }
 
-    /// Writes the end of the file, flushes `W` and returns it.
+    /// Writes the end of the file, and flushes the writer.
     ///
     /// `distributed` is a JSON object; it is ignored if the metadata has that key. Without this call the file is
     /// incomplete.
     ///
     /// # Errors
-    /// Those of `W`.
-    pub fn finish(mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<W> {
+    /// Those of the writer.
+    pub fn finish(mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<()> {
         self.put_trailer(window_end, distributed, trace_name);
         self.out.finish()
     }
@@ -136,7 +136,7 @@ impl<W: Write> ChromeWriter<W> {
     }
 }
 
-impl<W: Write> Rows for ChromeWriter<W> {
+impl Rows for ChromeWriter<'_> {
     fn write_process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         let track = Track { process: row.process, thread: Lane::Id(0) };
         self.put_metadata_row("process_name", track, row.at, ("name", ArgValue::Str(row.name)));
@@ -216,7 +216,7 @@ impl<W: Write> Rows for ChromeWriter<W> {
 }
 
 /// Appends the track after a comma: `,"pid":…,"tid":…,"ts":`.
-fn put_track<W: Write>(out: &mut Buffer<W>, track: Track<'_>, keeps_ids: bool) {
+fn put_track(out: &mut Buffer<'_>, track: Track<'_>, keeps_ids: bool) {
     out.put_literal(b",\"pid\":");
     match track.process {
         Lane::Id(id) => out.put_int(id),
@@ -264,10 +264,12 @@ mod tests {
     }
 
     /// Returns the lines that `rows` writes.
-    pub(super) fn lines(rows: impl FnOnce(&mut ChromeWriter<Vec<u8>>)) -> Vec<String> {
-        let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
+    pub(super) fn lines(rows: impl FnOnce(&mut ChromeWriter<'_>)) -> Vec<String> {
+        let mut file = Vec::new();
+        let mut writer = ChromeWriter::new(&mut file, &HEADER).unwrap();
         rows(&mut writer);
-        let text = String::from_utf8(writer.finish(ns(0), None, "").unwrap()).unwrap();
+        writer.finish(ns(0), None, "").unwrap();
+        let text = String::from_utf8(file).unwrap();
         serde_json::from_str::<Value>(&text).unwrap();
         let (_, events) = text.split_once("\"traceEvents\":[\n").unwrap();
         let (events, _) = events.split_once("{\"ph\":\"i\",\"s\":\"g\",\"name\":\"Record Window End\"").unwrap();
@@ -332,10 +334,12 @@ mod tests {
                 Ok(())
             }
         }
-        let mut writer = ChromeWriter::new(Full, &HEADER).unwrap();
+        let mut file = Full;
+        let mut writer = ChromeWriter::new(&mut file, &HEADER).unwrap();
         let failed = (0..100_000).find_map(|_| writer.write_activity(&SLICE).err());
         assert_eq!(failed.unwrap().kind(), io::ErrorKind::StorageFull);
-        let writer = ChromeWriter::new(Full, &HEADER).unwrap();
+        let mut file = Full;
+        let writer = ChromeWriter::new(&mut file, &HEADER).unwrap();
         assert_eq!(writer.finish(ns(0), None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);
     }
 

@@ -1,7 +1,6 @@
 //! Rows at one point in time: instants, counters, ends of arrows.
 
 use std::borrow::Cow;
-use std::io::Write;
 
 use super::ChromeWriter;
 use super::slice::EXTERNAL_ID;
@@ -9,7 +8,7 @@ use crate::activity::{Activity, ActivityType, ArgValue, Args, Flow, FlowEnd, Lan
 use crate::write::value::CounterValue;
 use kineto_base::time::Timestamp;
 
-impl<W: Write> ChromeWriter<W> {
+impl ChromeWriter<'_> {
     pub(super) fn put_instant(&mut self, activity: &Activity<'_>, at: Timestamp) {
         self.out.put_literal(b"\n{\"ph\":\"i\",\"cat\":\"");
         self.out.put_verbatim(activity.kind.as_str().as_bytes());
@@ -156,7 +155,8 @@ mod tests {
         let args: [(&str, ArgValue<'_>); 2] = [("a", ArgValue::F64(f64::INFINITY)), ("b", ArgValue::Str("1"))];
         for kind in [ActivityType::CpuInstantEvent, ActivityType::HardwareCounters] {
             let counter = Activity { kind, body: Body::Counter { at: ns(2000) }, args: &args, ..SLICE };
-            let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
+            let mut file = Vec::new();
+            let mut writer = ChromeWriter::new(&mut file, &HEADER).unwrap();
             writer.write_activity(&counter).unwrap();
             assert_eq!(writer.skipped, 2);
             assert!(of(counter).is_empty());

@@ -1,7 +1,5 @@
 //! Slices: activities with a duration.
 
-use std::io::Write;
-
 use super::{ChromeWriter, put_track};
 use crate::activity::{Activity, ActivityType, ArgValue, Lane, Track};
 use crate::layout::{external_id, name_in_file, times_in_file, track_in_file};
@@ -14,7 +12,7 @@ pub(super) struct SyncRows(Vec<(i64, i64)>);
 
 pub(super) const EXTERNAL_ID: &str = "External id";
 
-impl<W: Write> ChromeWriter<W> {
+impl ChromeWriter<'_> {
     /// Writes a slice, and returns the row on which it is drawn.
     pub(super) fn put_slice<'t>(&mut self, activity: &Activity<'t>, start: Timestamp, end: Timestamp) -> Track<'t> {
         let track = self.row_of(activity, start);
@@ -79,7 +77,7 @@ impl<W: Write> ChromeWriter<W> {
 }
 
 /// Appends the beginning of a slice, including its name.
-pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, name: &str) {
+pub(super) fn start_of_slice(out: &mut Buffer<'_>, kind: ActivityType, name: &str) {
     out.put_literal(b"\n{\"ph\":\"X\",\"cat\":\"");
     out.put_verbatim(kind.as_str().as_bytes());
     out.put_literal(b"\",\"name\":");
@@ -157,7 +155,8 @@ mod tests {
     #[test]
     fn own_external_id_replaces_arg_of_that_name() {
         let args: [(&str, ArgValue<'_>); 1] = [("External id", ArgValue::I64(1))];
-        let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
+        let mut file = Vec::new();
+        let mut writer = ChromeWriter::new(&mut file, &HEADER).unwrap();
         writer.write_activity(&Activity { args: &args, ..SLICE }).unwrap();
         assert_eq!(writer.skipped, 1);
         assert!(of(Activity { args: &args, ..SLICE })[0].ends_with(r#""args":{"External id":7}}"#));

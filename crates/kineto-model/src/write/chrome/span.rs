@@ -1,7 +1,5 @@
 //! Slices of spans. Parts that slices of a callsite or of a row share are rendered once.
 
-use std::io::Write;
-
 use super::ids::IdCache;
 use super::slice::start_of_slice;
 use super::{ChromeWriter, put_track};
@@ -63,7 +61,7 @@ struct RowText {
 /// An upper bound: 20 bytes of keys, two numbers of 20 digits and one of 12.
 const ROW: usize = 80;
 
-impl<W: Write> ChromeWriter<W> {
+impl ChromeWriter<'_> {
     /// Writes a slice of a span, byte for byte as [`put_slice`](ChromeWriter::put_slice) writes its activity.
     pub(super) fn span_slice(&mut self, slice: &SliceRow<'_>) {
         let ChromeWriter { out, shared, base, .. } = self;

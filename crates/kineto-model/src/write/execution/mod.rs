@@ -20,8 +20,8 @@ use kineto_base::time::{Timestamp, UtcTime};
 /// Its memory use grows only with the number of threads. Node 1 is the process. Each thread has a node, below which its
 /// operations follow in the order of their start.
 #[derive(Debug)]
-pub struct ExecutionWriter<W> {
-    out: Buffer<W>,
+pub struct ExecutionWriter<'w> {
+    out: Buffer<'w>,
     nodes: Nodes,
     forward: ForwardParents,
     /// The process groups as JSON.
@@ -47,7 +47,7 @@ const GROUPS: &str = "## process_group:init ##";
 
 const THREAD: &str = "[pytorch|profiler|execution_trace|thread]";
 
-impl<W: Write> ExecutionWriter<W> {
+impl<'w> ExecutionWriter<'w> {
     /// Writes the beginning of the file and the node of the process. `forward` resolves forward threads, `groups` is
     /// the list of process groups as JSON.
     ///
@@ -55,7 +55,7 @@ impl<W: Write> ExecutionWriter<W> {
     ///
     /// If `out` fails; the same holds for all other methods.
     pub fn new(
-        out: W,
+        out: &'w mut dyn Write,
         (process, start): (i64, Timestamp),
         forward: ForwardParents,
         groups: Option<String>,
@@ -86,11 +86,11 @@ impl<W: Write> ExecutionWriter<W> {
         Ok(writer)
     }
 
-    /// Writes the end of the file, flushes `W` and returns it.
+    /// Writes the end of the file, and flushes the writer.
     ///
     /// # Errors
-    /// Those of `W`.
-    pub fn finish(mut self, end: Timestamp) -> io::Result<W> {
+    /// Those of the writer.
+    pub fn finish(mut self, end: Timestamp) -> io::Result<()> {
         self.out.put_literal(b"\n],\"finish_ts\":");
         self.out.put_wide_uint(to_millis(end));
         self.out.put_literal(b"}\n");
@@ -130,7 +130,7 @@ impl<W: Write> ExecutionWriter<W> {
     }
 }
 
-impl<W: Write> Rows for ExecutionWriter<W> {
+impl Rows for ExecutionWriter<'_> {
     fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         let Some(place) = self.nodes.place_activity(activity) else { return Ok(()) };
         let operation = Operation::from_activity(activity);
@@ -163,7 +163,7 @@ impl<W: Write> Rows for ExecutionWriter<W> {
 const NONE: CorrelationId = CorrelationId(0);
 
 /// Appends the inputs or outputs of an operation, after a comma.
-fn put_tensors<W: Write>(out: &mut Buffer<W>, name: &str, tensors: &Tensors) {
+fn put_tensors(out: &mut Buffer<'_>, name: &str, tensors: &Tensors) {
     let Tensors { values, shapes, types, strides } = tensors;
     out.put_key(false, name);
     out.put_literal(b"{\"values\":");
@@ -175,7 +175,7 @@ fn put_tensors<W: Write>(out: &mut Buffer<W>, name: &str, tensors: &Tensors) {
 }
 
 /// Appends an attribute, after a comma.
-fn put_attribute<W: Write>(out: &mut Buffer<W>, name: &str, kind: &str, value: impl FnOnce(&mut Buffer<W>)) {
+fn put_attribute(out: &mut Buffer<'_>, name: &str, kind: &str, value: impl FnOnce(&mut Buffer<'_>)) {
     out.put_literal(b",{\"name\":");
     out.put_string(name);
     out.put_literal(b",\"type\":");
@@ -220,9 +220,11 @@ mod tests {
         activities.iter().for_each(|activity| answers.add_activity(activity));
         let start = Timestamp::from_nanos(1_719_580_011_500_000_000);
         let groups = groups.map(str::to_owned);
-        let mut writer = ExecutionWriter::new(Vec::new(), (9, start), answers.finish(), groups).unwrap();
+        let mut file = Vec::new();
+        let mut writer = ExecutionWriter::new(&mut file, (9, start), answers.finish(), groups).unwrap();
         activities.iter().for_each(|activity| writer.write_activity(activity).unwrap());
-        serde_json::from_slice(&writer.finish(Timestamp::from_nanos(1_719_580_012_000_000_000)).unwrap()).unwrap()
+        writer.finish(Timestamp::from_nanos(1_719_580_012_000_000_000)).unwrap();
+        serde_json::from_slice(&file).unwrap()
     }
 
     fn attr<'v>(node: &'v Value, name: &str) -> &'v Value {

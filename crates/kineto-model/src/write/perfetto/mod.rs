@@ -36,8 +36,8 @@ use std::ops::Range;
 /// Rows of a track should come in order of their starts; others take additional lanes. Names, categories, keys and
 /// short values are written once per track. The writer holds a buffer of 256 KiB, up to 1 MiB of strings per track, and
 /// the open slices.
-pub struct PerfettoWriter<W> {
-    out: W,
+pub struct PerfettoWriter<'w> {
+    out: &'w mut dyn Write,
     /// Complete packets.
     packets: Encoder,
     base: u64,
@@ -51,7 +51,7 @@ pub struct PerfettoWriter<W> {
     device_properties: Vec<String>,
 }
 
-impl<W> fmt::Debug for PerfettoWriter<W> {
+impl fmt::Debug for PerfettoWriter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerfettoWriter").field("base", &self.base).finish_non_exhaustive()
     }
@@ -109,12 +109,12 @@ pub const COUNTER_THREAD: &str = "tid";
 /// The name of allocations and frees, whose totals become counters.
 const MEMORY: &str = "[memory]";
 
-impl<W: Write> PerfettoWriter<W> {
+impl<'w> PerfettoWriter<'w> {
     /// Writes the beginning of a file.
     ///
     /// # Errors
     /// If `out` fails; the same holds for all other methods.
-    pub fn new(out: W, header: &Header<'_>) -> io::Result<Self> {
+    pub fn new(out: &'w mut dyn Write, header: &Header<'_>) -> io::Result<Self> {
         let base = header.base.as_nanos();
         let mut packets = Encoder::default();
         packets.put_message(packet::PACKET, |out| {
@@ -153,20 +153,19 @@ impl<W: Write> PerfettoWriter<W> {
         self.metadata.push((INCOMPLETE.to_owned(), format!("{{\"rows\":{rows},\"of\":{of}}}")));
     }
 
-    /// Writes the rest of the file, flushes `W` and returns it.
+    /// Writes the rest of the file, and flushes the writer.
     ///
     /// `window_end` is the end of the recording. `distributed` is a JSON object; it is ignored if the metadata has that key.
     ///
     /// # Errors
-    /// Those of `W`.
-    pub fn finish(mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<W> {
+    /// Those of the writer.
+    pub fn finish(mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<()> {
         self.add_last()?;
         self.tracks.end_all(&mut self.packets, self.base);
         self.add_metadata(window_end, distributed, trace_name)?;
         self.tracks.put_descriptors(&mut self.packets);
         self.out.write_all(self.packets.as_bytes())?;
-        self.out.flush()?;
-        Ok(self.out)
+        self.out.flush()
     }
 
     /// Adds an instant with all metadata, which every version of Perfetto can query.
@@ -392,7 +391,7 @@ impl Args for ArgsWithId<'_> {
     }
 }
 
-impl<W: Write> Rows for PerfettoWriter<W> {
+impl Rows for PerfettoWriter<'_> {
     fn write_process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         self.tracks.name_group(row.process, row.name, row.label, row.sort_index);
         Ok(())

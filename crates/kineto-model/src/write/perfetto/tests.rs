@@ -226,14 +226,16 @@ fn ns(ns: u64) -> Timestamp {
 }
 
 /// Returns the events that `write` writes, without metadata.
-fn written(write: impl FnOnce(&mut PerfettoWriter<Vec<u8>>)) -> Vec<DecodedEvent> {
+fn written(write: impl FnOnce(&mut PerfettoWriter<'_>)) -> Vec<DecodedEvent> {
     let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
-    let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
+    let mut file = Vec::new();
+    let mut writer = PerfettoWriter::new(&mut file, &header).unwrap();
     let process = ProcessRow { process: Lane::Id(1), name: "app", label: "CPU", sort_index: 1, at: ns(0) };
     writer.write_process(&process).unwrap();
     writer.write_process(&ProcessRow { process: Lane::Id(0), name: "app", label: "GPU 0", ..process }).unwrap();
     write(&mut writer);
-    let mut found = decode(&writer.finish(ns(0), None, "").unwrap(), BASE);
+    writer.finish(ns(0), None, "").unwrap();
+    let mut found = decode(&file, BASE);
     found.retain(|event| event.name != "trace_metadata");
     found
 }
@@ -358,7 +360,7 @@ fn starts_of_one_arrow_share_no_ids() {
     // Before the first start comes an end; each start but the last has two.
     let found = written(|writer| {
         (0..STARTS).for_each(|at| writer.set_ends(start, if at + 1 < STARTS { 2 + u64::from(at == 0) } else { 0 }));
-        let write = |writer: &mut PerfettoWriter<_>, at, flow| {
+        let write = |writer: &mut PerfettoWriter<'_>, at, flow| {
             writer.write_activity(&Activity { flow: Some(flow), ..slice(at, at + 1) }).unwrap();
         };
         write(writer, 0, finish);
@@ -462,10 +464,12 @@ fn metadata_is_a_separate_instant() {
         [("host_name".to_owned(), "\"vm\"".to_owned()), ("distributedInfo".to_owned(), "{\"rank\": 1}".to_owned())];
     let devices = ["{\"id\": 0, \"name\": \"H200\"}".to_owned()];
     let header = Header { metadata: &metadata, device_properties: &devices, base: ns(0) };
-    let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
+    let mut file = Vec::new();
+    let mut writer = PerfettoWriter::new(&mut file, &header).unwrap();
     writer.mark_incomplete(3, 9);
     let seed = writer.tracks.seed;
-    let found = decode(&writer.finish(ns(5), Some("{\"rank\": 2}"), "a.pftrace").unwrap(), BASE);
+    writer.finish(ns(5), Some("{\"rank\": 2}"), "a.pftrace").unwrap();
+    let found = decode(&file, BASE);
     assert_eq!((found.len(), found[0].track.as_str()), (1, "Trace metadata"));
     let seed = if i64::try_from(seed).is_ok() { seed.to_string() } else { format!("{seed}u") };
     let expected = format!(
@@ -484,11 +488,13 @@ fn metadata_is_a_separate_instant() {
 #[test]
 fn metadata_is_at_the_earliest_event() {
     let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
-    let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
+    let mut file = Vec::new();
+    let mut writer = PerfettoWriter::new(&mut file, &header).unwrap();
     for (start, end) in [(7_000, 8_000), (6_000, 6_500)] {
         writer.write_activity(&slice(start, end)).unwrap();
     }
-    let found = decode(&writer.finish(ns(0), None, "").unwrap(), BASE);
+    writer.finish(ns(0), None, "").unwrap();
+    let found = decode(&file, BASE);
     assert_eq!(found.iter().find(|event| event.name == "trace_metadata").unwrap().start, 6_000);
 }
 
@@ -497,9 +503,11 @@ fn files_of_two_recordings_can_be_joined() {
     let file = |id: &str| {
         let metadata = [("trace_id".to_owned(), format!("\"{id}\""))];
         let header = Header { metadata: &metadata, device_properties: &[], base: ns(0) };
-        let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
+        let mut file = Vec::new();
+        let mut writer = PerfettoWriter::new(&mut file, &header).unwrap();
         writer.write_activity(&slice(0, 5)).unwrap();
-        Message::decode(&writer.finish(ns(0), None, "").unwrap())
+        writer.finish(ns(0), None, "").unwrap();
+        Message::decode(&file)
     };
     let uuids = |file: &Message| -> Vec<_> {
         let packets = file.messages(packet::PACKET);
@@ -522,10 +530,12 @@ fn write_error_reaches_the_caller() {
         }
     }
     let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
-    let mut writer = PerfettoWriter::new(FailingWriter, &header).unwrap();
+    let mut file = FailingWriter;
+    let mut writer = PerfettoWriter::new(&mut file, &header).unwrap();
     let failed = (0..100_000).find_map(|at| writer.write_activity(&slice(at, at)).err());
     assert_eq!(failed.unwrap().kind(), io::ErrorKind::StorageFull);
-    let writer = PerfettoWriter::new(FailingWriter, &header).unwrap();
+    let mut file = FailingWriter;
+    let writer = PerfettoWriter::new(&mut file, &header).unwrap();
     assert_eq!(writer.finish(ns(0), None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);
 }
 

@@ -311,7 +311,8 @@ mod tests {
         fn events_of_a_file_equal_those_of_the_recording(rows in prop::collection::vec(activities(), 0..12)) {
             let mut builder = Builder::default();
             let header = Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(BASE) };
-            let mut writer = ChromeWriter::new(Vec::new(), &header).unwrap();
+            let mut file = Vec::new();
+            let mut writer = ChromeWriter::new(&mut file, &header).unwrap();
             for row in &rows {
                 let start = Timestamp::from_nanos(BASE + 1 + row.time.0);
                 let end = Timestamp::from_nanos(BASE + 1 + row.time.0 + row.time.1);
@@ -335,7 +336,7 @@ mod tests {
                 builder.write_activity(&activity).unwrap();
                 writer.write_activity(&activity).unwrap();
             }
-            let file = writer.finish(Timestamp::from_nanos(BASE), None, "").unwrap();
+            writer.finish(Timestamp::from_nanos(BASE), None, "").unwrap();
             let (recorded, read) = (builder.finish(0, (None, None)), Events::from_reader(file.as_slice()).unwrap());
             let text = String::from_utf8(file).unwrap();
             prop_assert_eq!(recorded.len(), read.len(), "{}", text);

@@ -55,7 +55,7 @@ pub fn repair(input: impl AsRef<Path>, output: impl AsRef<Path>) -> Result<Optio
         return Ok(None);
     }
     // The input was read without a fault above, so a failure here is the output's.
-    file::save(output.as_ref(), GZIP_LEVEL, |out| copy_file(input, out).map(drop).map_err(io::Error::other))?;
+    file::save(output.as_ref(), GZIP_LEVEL, &mut |out| copy_file(input, out).map(drop).map_err(io::Error::other))?;
     let Copied { kept_bytes, dropped_bytes, rewritten, .. } = copied;
     Ok(Some(Repair { kept_bytes, dropped_bytes, rewritten }))
 }

@@ -578,8 +578,10 @@ fn any_event() -> impl Strategy<Value = AnyEvent> {
 /// Returns a file in the other format, and one in this, of the same rows.
 fn both_files(all: &[AnyEvent]) -> [Vec<u8>; 2] {
     let header = Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(1_000_000) };
-    let mut json = ChromeWriter::new(Vec::new(), &header).unwrap();
-    let mut native = PerfettoWriter::new(Vec::new(), &header).unwrap();
+    let mut json_file = Vec::new();
+    let mut json = ChromeWriter::new(&mut json_file, &header).unwrap();
+    let mut native_file = Vec::new();
+    let mut native = PerfettoWriter::new(&mut native_file, &header).unwrap();
     let mut writers: [&mut dyn Rows; 2] = [&mut json, &mut native];
     for rows in &mut writers {
         for (phase, (start, length), place, (name, text), (int, float), flow, kind) in all {
@@ -613,7 +615,9 @@ fn both_files(all: &[AnyEvent]) -> [Vec<u8>; 2] {
         }
     }
     let end = Timestamp::from_nanos(2_000_000);
-    [json.finish(end, None, "").unwrap(), native.finish(end, None, "").unwrap()]
+    json.finish(end, None, "").unwrap();
+    native.finish(end, None, "").unwrap();
+    [json_file, native_file]
 }
 
 proptest! {
