@@ -4,7 +4,8 @@ use super::page::Page;
 use crate::os::platform;
 use kineto_devices::{Attempt, DeviceDescription, DriverDiagnosis, Unavailable, Why};
 use kineto_model::activity::{ActivityType, ActivityTypes};
-use serde_json::{Map, Value, json};
+use kineto_model::write::json_object;
+use serde_json::{Value, json};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -135,13 +136,13 @@ impl Diagnosis {
 
     /// Returns all findings as a JSON object.
     pub fn to_json(&self) -> String {
-        let facts = |facts: &[(&'static str, String)]| -> Map<String, Value> {
-            facts.iter().map(|(word, text)| ((*word).to_owned(), text.as_str().into())).collect()
+        let facts = |facts: &[(&'static str, String)]| {
+            json_object(&mut facts.iter().map(|(word, text)| ((*word).to_owned(), text.as_str().into())))
         };
         let device = |(device, id): &(DeviceDescription, Option<String>)| {
-            let properties: Map<_, _> =
-                device.properties.iter().map(|(key, value)| (key.clone().into_owned(), (*value).into())).collect();
-            json!({ "id": device.id, "name": device.name, "uuid": id, "properties": properties })
+            let mut properties =
+                device.properties.iter().map(|(key, value)| (key.clone().into_owned(), (*value).into()));
+            json!({ "id": device.id, "name": device.name, "uuid": id, "properties": json_object(&mut properties) })
         };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -193,8 +194,7 @@ impl CollectorDiagnosis {
     fn to_json(&self) -> Value {
         let attempt = |attempt: &Attempt| json!({ "what": attempt.what, "outcome": attempt.outcome });
         let reason = |reason: &Unavailable| json!({ "why": format!("{:?}", reason.why()), "message": reason.message(), "advice": reason.advice() });
-        let versions: Map<_, _> =
-            self.versions.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
+        let mut versions = self.versions.iter().map(|(key, value)| (key.clone(), value.as_str().into()));
         json!({
             "name": self.name,
             "verdict": self.verdict.as_str(),
@@ -202,7 +202,7 @@ impl CollectorDiagnosis {
             "records": type_names(self.records),
             "does_not_record": type_names(self.types.difference(self.records)),
             "library": self.library.as_ref().map(|path| path.to_string_lossy()),
-            "versions": versions,
+            "versions": json_object(&mut versions),
             "devices": self.devices.iter().map(|one| json!({ "id": one.id, "name": one.name })).collect::<Vec<_>>(),
             "reason": self.reason.as_ref().map(reason),
             "notes": self.notes,

@@ -6,6 +6,7 @@ use crate::live::{self, LiveHeader};
 use crate::os::folder::{ENTRIES_MAX, Folder, open_entry, read_entries};
 use crate::os::{file_lock, process};
 use crate::text::escaped_path;
+use kineto_base::sorting::sort_few;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -57,7 +58,7 @@ fn files_of(folder: &Folder, path: &Path) -> Result<Vec<PathBuf>, Error> {
         name.starts_with("seg-") && (name.ends_with(".kseg") || name.ends_with(".kseg.tmp"))
     };
     let mut files: Vec<_> = entries.into_iter().filter(is_segment).collect();
-    files.sort();
+    sort_few(&mut files);
     if let Some(live) = live_file_of(folder, path) {
         // The live file also has the records of an unfinished segment.
         files.retain(|path| path.extension().is_some_and(|end| end == "kseg"));
@@ -144,7 +145,7 @@ fn find_entries(folder: &Path, extension: &str, is_wanted: impl Fn(&Folder, &OsS
     let named = paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == extension));
     let mut found: Vec<_> =
         named.filter(|path| is_wanted(&parent, path.file_name().unwrap_or_default(), path)).collect();
-    found.sort();
+    sort_few(&mut found);
     found
 }
 

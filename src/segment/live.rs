@@ -17,7 +17,7 @@ use crate::time::{Ticks, Timestamp};
 use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
 use kineto_base::fallible::attempt;
 use kineto_base::sorted::SortedMap;
-use kineto_base::sorting::sort_few_by_key;
+use kineto_base::sorting::{sort_few, sort_few_by_key};
 use kineto_devices::Collection;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -61,7 +61,7 @@ struct BlockPlaces(Vec<(u64, usize, u64)>);
 impl BlockPlaces {
     fn new(blocks: &[FoundBlock]) -> BlockPlaces {
         let mut places: Vec<_> = blocks.iter().map(|each| (each.collector.into(), each.arena, each.place)).collect();
-        places.sort_unstable();
+        sort_few(&mut places);
         BlockPlaces(places)
     }
 
@@ -157,7 +157,7 @@ pub(super) fn read_live_file(
 fn read_moved(folder: &Path, process: u128) -> Option<MovedRecords> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "kseg")).collect();
-    files.sort();
+    sort_few(&mut files);
     let folder = Folder::open(folder).ok()?;
     let last = files.iter().rev().find_map(|path| {
         let (mut file, mut header) = (folder.open_entry(path.file_name()?, BYTES_MAX).ok()?, Vec::new());
@@ -344,7 +344,7 @@ fn complete_stretches(held: Vec<Stretch>, horizon: Option<Ticks>) -> Vec<Stretch
     let mut complete: Vec<Stretch> = Vec::new();
     let Some(horizon) = horizon else { return complete };
     let mut all: Vec<_> = held.into_iter().filter(|(start, end)| start < end && *start < horizon).collect();
-    all.sort_unstable();
+    sort_few(&mut all);
     for (start, end) in all.into_iter().chain([(horizon, Ticks(u64::MAX))]) {
         match complete.last_mut().filter(|last| start <= last.1) {
             Some(last) => last.1 = last.1.max(end),

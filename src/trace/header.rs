@@ -11,7 +11,8 @@ use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
 use kineto_devices::DeviceDescription;
 use kineto_model::activity::ActivityTypes;
-use serde_json::{Map, Value, json};
+use kineto_model::write::json_object;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,13 +156,12 @@ impl Trace {
     /// Returns this crate's own entries: losses, settings, clock.
     fn own_metadata(&self) -> Value {
         let stats = self.stats();
-        let losses: Map<_, _> =
-            stats.losses.iter().map(|(loss, n): &(Loss, u64)| (loss.as_str().to_owned(), (*n).into())).collect();
+        let losses = stats.losses.iter().map(|(loss, n): &(Loss, u64)| (loss.as_str().to_owned(), (*n).into()));
         let mut about = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "slices": stats.slices,
             "events": stats.events,
-            "losses": losses,
+            "losses": json_object(&mut { losses }),
             "clock": {
                 "source": self.inner.info.clock,
                 "error_ns": stats.clock_error_ns,
@@ -179,28 +179,28 @@ impl Trace {
             about.insert("threads".to_owned(), "some are left out".into());
         }
         if let (Some(about), false) = (about.as_object_mut(), stats.collectors.is_empty()) {
-            let reports = stats.collectors.iter().map(|report| (report.name.clone(), report.to_json()));
-            about.insert("collectors".to_owned(), Value::Object(reports.collect()));
+            let mut reports = stats.collectors.iter().map(|report| (report.name.clone(), report.to_json()));
+            about.insert("collectors".to_owned(), json_object(&mut reports));
             about.insert("device_activities".to_owned(), stats.device_activities.into());
         }
         if let (Some(about), false) = (about.as_object_mut(), stats.observers.is_empty()) {
             let state =
                 |report: &ObserverReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "told".into());
-            let reports =
+            let mut reports =
                 stats.observers.iter().map(|report| (report.name.clone().into_owned(), Value::from(state(report))));
-            about.insert("observers".to_owned(), Value::Object(reports.collect()));
+            about.insert("observers".to_owned(), json_object(&mut reports));
         }
         if let (Some(about), false) = (about.as_object_mut(), stats.counters.is_empty()) {
             let state =
                 |report: &CounterReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "counted".into());
-            let reports =
+            let mut reports =
                 stats.counters.iter().map(|report| (report.name.clone().into_owned(), Value::from(state(report))));
-            about.insert("performance_events".to_owned(), Value::Object(reports.collect()));
+            about.insert("performance_events".to_owned(), json_object(&mut reports));
         }
         if let (Some(about), false) = (about.as_object_mut(), stats.recorded.is_empty()) {
             let start = self.window().0;
-            let recorded = stats.recorded.iter().map(|time| (time.name.clone().into_owned(), time.to_json(start)));
-            about.insert("recorded".to_owned(), Value::Object(recorded.collect()));
+            let mut recorded = stats.recorded.iter().map(|time| (time.name.clone().into_owned(), time.to_json(start)));
+            about.insert("recorded".to_owned(), json_object(&mut recorded));
         }
         if let (Some(why), Some(about)) = (self.why_empty(), about.as_object_mut()) {
             about.insert("empty".to_owned(), why.into());

@@ -7,6 +7,7 @@ use crate::trace::thread::nest::{Nest, RowSlot};
 use crate::trace::walk::{NEXT_ROW, WalkCounts};
 use kineto_base::fallible::List;
 use kineto_base::sorted::SortedSet;
+use kineto_base::sorting::sort_few_by_key;
 use kineto_model::activity::{ActivityTypes, Body, Track};
 use kineto_model::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
 use std::cmp::Reverse;
@@ -143,7 +144,7 @@ impl<'t> CpuRows<'t> {
         let records = self.traces.iter().flat_map(of).filter(|record| self.selected.contains(record.kind));
         let mut records: List<&OwnActivity> = records.collect();
         if self.traces.len() > 1 {
-            records.sort_by_key(|record| record.sort_key());
+            sort_few_by_key(&mut records, |record| record.sort_key());
         }
         OwnRecords { records: records.into_iter().peekable(), with_function_ids: self.with_function_ids }
     }

@@ -7,7 +7,8 @@ use kineto_base::fallible::List;
 use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_in_place_by_key;
 use kineto_devices::Collection;
-use serde_json::{Map, Value, json};
+use kineto_model::write::json_object;
+use serde_json::{Value, json};
 
 /// The enters that are not drawn: futures are dropped in them, within a microsecond and without a record or a call.
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ impl OmittedEnters {
             }
         }
         let (count, ns) = total;
-        let by_name = by_name.iter().map(|(name, (count, ns))| ((*name).to_owned(), json!([count, ns])));
-        (count > 0).then(|| json!({ "count": count, "ns": ns, "by_name": by_name.collect::<Map<_, _>>() }))
+        let mut by_name = by_name.iter().map(|(name, (count, ns))| ((*name).to_owned(), json!([count, ns])));
+        (count > 0).then(|| json!({ "count": count, "ns": ns, "by_name": json_object(&mut by_name) }))
     }
 }

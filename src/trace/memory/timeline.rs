@@ -6,6 +6,7 @@ use crate::memory::{Category, Device, MemoryAction, MemoryRow, MemoryTimeline};
 use crate::time::Timestamp;
 use crate::trace::Trace;
 use kineto_base::sorted::SortedSet;
+use kineto_base::sorting::sort_few_by_key;
 use std::collections::HashMap;
 
 impl Trace {
@@ -29,7 +30,7 @@ impl Trace {
             }
         });
         // Stable: keeps the order of each thread.
-        records.sort_by_key(|(at, ..)| *at);
+        sort_few_by_key(&mut records, |(at, ..)| *at);
         let mut blocks = MemoryBlocks::default();
         for (at, record, category) in &records {
             blocks.add_change(record, *category, *at);

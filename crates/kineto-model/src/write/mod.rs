@@ -20,4 +20,4 @@ pub mod timeline;
 mod value;
 
 pub use owned::OwnedValue;
-pub use value::{counter_value, json_text};
+pub use value::{counter_value, json_object, json_text};

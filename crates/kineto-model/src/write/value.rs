@@ -3,6 +3,7 @@
 use super::buffer::{Buffer, render_bytes};
 use crate::activity::{ArgValue, Args};
 use crate::fields::Datum;
+use serde_json::{Map, Value};
 
 /// The value of a counter. Readers draw only numbers, and JSON has no infinities.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,6 +160,15 @@ impl Buffer<'_> {
         }
         self.put_literal(b"]");
     }
+}
+
+/// Returns an object with these members. `collect` would compile a sort and a tree for each type of iterator.
+pub fn json_object(members: &mut dyn Iterator<Item = (String, Value)>) -> Value {
+    let mut object = Map::new();
+    for (key, value) in members {
+        object.insert(key, value);
+    }
+    Value::Object(object)
 }
 
 #[cfg(test)]

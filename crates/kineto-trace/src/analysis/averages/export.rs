@@ -3,6 +3,7 @@
 use super::{Average, KeyAverages, Section};
 use crate::analysis::csv::write_record;
 use crate::analysis::json::{ListMember, write_object, written_text};
+use crate::write::json_object;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -68,10 +69,9 @@ impl KeyAverages {
         let mut object = Map::new();
         object.insert("name".to_owned(), row.name.as_str().into());
         object.insert("annotation".to_owned(), row.is_annotation.into());
-        let keys = self.groups.iter().cloned().zip(row.keys.iter().map(|key| key.as_str().into()));
-        let keys = keys.collect::<Map<String, Value>>();
-        if !keys.is_empty() {
-            object.insert("keys".to_owned(), keys.into());
+        if !self.groups.is_empty() {
+            let mut keys = self.groups.iter().cloned().zip(row.keys.iter().map(|key| key.as_str().into()));
+            object.insert("keys".to_owned(), json_object(&mut keys));
         }
         object.extend(NUMBERS.iter().map(|(title, number)| ((*title).to_owned(), number(row))));
         Value::Object(object)
