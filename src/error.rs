@@ -1,6 +1,6 @@
 //! The crate's error type.
 
-use crate::trace::Trace;
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ pub struct Error {
     message: String,
     path: Option<PathBuf>,
     io: Option<Arc<io::Error>>,
-    trace: Option<Trace>,
+    /// What the program may still use after the error.
+    kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What went wrong.
@@ -62,7 +63,7 @@ pub enum ErrorKind {
 impl Error {
     /// Creates an error of that kind; `message` is lower case, without a full stop, and ends with a remedy.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), path: None, io: None, trace: None }
+        Error { kind, message: message.into(), path: None, io: None, kept: None }
     }
 
     /// Creates an [`ErrorKind::Io`] about `path`, or an [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
@@ -75,9 +76,14 @@ impl Error {
         Error { path: None, ..self }
     }
 
-    /// Attaches a trace to the error.
-    pub(crate) fn with_trace(self, trace: Trace) -> Self {
-        Error { trace: Some(trace), ..self }
+    /// Attaches a value, which [`kept`](Error::kept) returns by its type.
+    pub(crate) fn keeping(self, value: impl Any + Send + Sync) -> Self {
+        Error { kept: Some(Arc::new(value)), ..self }
+    }
+
+    /// Returns the attached value, if it has that type.
+    pub(crate) fn kept<T: Any>(&self) -> Option<&T> {
+        self.kept.as_deref()?.downcast_ref()
     }
 
     /// Returns what went wrong.
@@ -94,18 +100,13 @@ impl Error {
     pub fn io_error(&self) -> Option<&io::Error> {
         self.io.as_deref()
     }
-
-    /// Returns the trace that the error is about, of [`ErrorKind::InvariantViolated`].
-    pub fn trace(&self) -> Option<&Trace> {
-        self.trace.as_ref()
-    }
 }
 
 /// Converts an error of the analysis or of a file to the kind of the same name.
 impl From<kineto_model::Error> for Error {
     fn from(error: kineto_model::Error) -> Error {
         let (kind, message, path, io) = error.into_parts();
-        Error { kind: same_kind(kind), message, path, io: io.map(Arc::new), trace: None }
+        Error { kind: same_kind(kind), message, path, io: io.map(Arc::new), kept: None }
     }
 }
 

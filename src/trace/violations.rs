@@ -145,7 +145,14 @@ impl Trace {
         }
         let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
         let why = format!("an invariant did not hold: {first}{more}; take the trace from the error and save it");
-        Err(Error::new(ErrorKind::InvariantViolated, why).with_trace(self.clone()))
+        Err(Error::new(ErrorKind::InvariantViolated, why).keeping(self.clone()))
+    }
+}
+
+impl Error {
+    /// Returns the trace that the error is about, of [`ErrorKind::InvariantViolated`].
+    pub fn trace(&self) -> Option<&Trace> {
+        self.kept()
     }
 }
 
