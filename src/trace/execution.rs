@@ -35,7 +35,7 @@ impl Trace {
     }
 
     fn save_execution_trace_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
-        to.write_file(path, self.inner.info.gzip_level, &mut |_, out| self.write_execution_trace(out))
+        to.write_file(path, self.inner.info.config.gzip_level, &mut |_, out| self.write_execution_trace(out))
     }
 
     /// Writes the trace's operations as an execution trace; see [`save_execution_trace`](Trace::save_execution_trace).
@@ -57,9 +57,9 @@ impl Trace {
 
     /// Saves the trace, and next to it the execution trace if the builder enabled that; returns the name of the trace's file.
     pub(crate) fn save_all(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
-        let saved = self.save_to(to, path, &mut ProgressReport::with_limit(self.inner.info.file_limit))?;
+        let saved = self.save_to(to, path, &mut ProgressReport::with_limit(self.inner.info.config.dumps.file_limit))?;
         // The limit that closed the trace early leaves no time or space for another file.
-        let is_wanted = self.inner.info.execution_trace && self.progress().file_cut().is_none();
+        let is_wanted = self.inner.info.config.execution_trace && self.progress().file_cut().is_none();
         if is_wanted {
             self.save_execution_trace_to(to, &execution_trace_path(&saved))?;
         }

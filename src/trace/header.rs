@@ -2,15 +2,15 @@
 
 use super::{PostProcess, StackSymbols, Trace, Violations};
 use crate::buffer::Loss;
-use crate::config::{AsyncSpans, Config, DistributedInfo, Modes, RecordingFlags};
-use crate::encoding::encoded;
+use crate::config::{Config, DistributedInfo};
+use crate::encoding::Encoded;
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
 use crate::time::{Timestamp, base_time};
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
+use kineto_base::fallible::List;
 use kineto_devices::DeviceDescription;
-use kineto_model::activity::ActivityTypes;
 use kineto_model::write::json_object;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -20,12 +20,13 @@ use std::time::Duration;
 /// The facts about a trace, apart from its records.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceInfo {
+    /// The settings of the recording. In a trace that was read from a segment, those that a segment lacks are the defaults.
+    pub(crate) config: Arc<Config>,
     /// Whether it was recorded; otherwise it consists of a builder's records.
     pub(crate) is_recording: bool,
     /// The order in which the traces of this process were taken: of two of one recording, the later has all records of the
     /// earlier.
     pub(crate) taken_as: u64,
-    pub(crate) mode: Modes,
     /// The losses, by cause.
     pub(crate) losses: [u64; Loss::ALL.len()],
     /// The reports of span observers.
@@ -41,39 +42,14 @@ pub(crate) struct TraceInfo {
     pub(crate) trace_id: String,
     /// The id that all traces of one request share; empty for none.
     pub(crate) group_trace_id: String,
-    /// `PT_PROFILER_JOB_NAME` and related variables of the environment.
-    pub(crate) job: Vec<(String, String)>,
-    pub(crate) distributed: Option<DistributedInfo>,
     /// The settings in force, as a JSON object.
     pub(crate) effective: String,
     pub(crate) clock: Cow<'static, str>,
-    pub(crate) async_spans: AsyncSpans,
-    pub(crate) with_target: bool,
-    pub(crate) with_location: bool,
-    /// The data that was recorded in addition to times.
-    pub(crate) flags: RecordingFlags,
-    /// Whether overload names are appended to those of operations.
-    pub(crate) overload_names: bool,
-    /// Whether arrows go from forward to backward operations.
-    pub(crate) fwd_bwd: bool,
-    /// The selected types.
-    pub(crate) selected: ActivityTypes,
-    /// Whether waits of one stream for another are shown.
-    pub(crate) wait_events: bool,
     /// Whether some threads are excluded.
     pub(crate) some_threads: bool,
-    /// Whether only the program's own ranges are recorded.
-    pub(crate) profiler_range: bool,
-    pub(crate) gzip_level: u32,
-    /// The size at which files that are written without a call of the program are closed.
-    pub(crate) file_limit: Option<u64>,
-    /// Whether an execution trace is written next to the trace.
-    pub(crate) execution_trace: bool,
     /// Whether it may be saved only once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
-    /// How long the end of the process waits for a file.
-    pub(crate) flush_timeout: Duration,
     /// The time limit for collecting events.
     #[cfg_attr(not(feature = "analysis"), expect(dead_code, reason = "events are made by the analysis"))]
     pub(crate) post_processing_timeout: Option<Duration>,
@@ -85,26 +61,67 @@ pub(crate) struct TraceInfo {
     pub(crate) post_process: Option<PostProcess>,
 }
 
-encoded! {
-    TraceInfo {
-        is_recording, mode, losses, observers, counters, symbols, process, process_name, host_name, trace_id, group_trace_id, job,
-        distributed, effective, clock, async_spans, with_target, with_location, flags, overload_names, fwd_bwd, selected,
-        wait_events, some_threads, profiler_range, gzip_level, execution_trace, private_use1, violations,
-    } + {
-        taken_as: 0,
-        file_limit: None,
-        is_strict: false,
-        sinks: Arc::default(),
-        flush_timeout: Config::default().flush_timeout,
-        post_processing_timeout: None,
-        post_process: None,
+impl TraceInfo {
+    /// Returns the facts that follow from the settings; the others are empty.
+    pub(crate) fn new(config: Arc<Config>) -> TraceInfo {
+        TraceInfo {
+            is_recording: true,
+            taken_as: 0,
+            losses: [0; Loss::ALL.len()],
+            observers: Vec::new(),
+            counters: Vec::new(),
+            symbols: Arc::new(StackSymbols::new(config.slice_extras.stack_frames)),
+            process: 0,
+            process_name: String::new(),
+            host_name: String::new(),
+            trace_id: String::new(),
+            group_trace_id: config.group_trace_id.clone(),
+            effective: String::new(),
+            clock: Cow::Borrowed(""),
+            some_threads: false,
+            is_strict: false,
+            sinks: Arc::default(),
+            post_processing_timeout: None,
+            private_use1: None,
+            violations: Violations::default(),
+            post_process: None,
+            config,
+        }
     }
+}
+
+/// Encodes these fields, in this order.
+macro_rules! encoded_info {
+    (|$info:ident, $config:ident| $($of:ident.$($field:ident).+,)+) => {
+        impl Encoded for TraceInfo {
+            fn encode(&self, out: &mut List<u8>) {
+                let ($info, $config) = (self, &*self.config);
+                $($of.$($field).+.encode(out);)+
+            }
+
+            fn decode(from: &mut &[u8]) -> Option<Self> {
+                let mut $config = Config::default();
+                let mut $info = TraceInfo::new(Arc::default());
+                $($of.$($field).+ = Encoded::decode(from)?;)+
+                $info.config = Arc::new($config);
+                Some($info)
+            }
+        }
+    };
+}
+
+encoded_info! { |info, config|
+    info.is_recording, config.mode, info.losses, info.observers, info.counters, info.symbols, info.process, info.process_name,
+    info.host_name, info.trace_id, info.group_trace_id, config.job_metadata, config.distributed, info.effective, info.clock,
+    config.async_spans, config.with_target, config.with_location, config.flags, config.overload_names, config.fwd_bwd,
+    config.activities, config.gpu.wait_events, info.some_threads, config.gpu.profiler_range, config.gzip_level,
+    config.execution_trace, info.private_use1, info.violations,
 }
 
 impl Trace {
     /// Returns the process's place in its job, and the known process groups.
     pub(super) fn distributed_info(&self) -> Option<DistributedInfo> {
-        self.related_rows().groups.add_to(self.inner.info.distributed.as_ref())
+        self.related_rows().groups.add_to(self.inner.info.config.distributed.as_ref())
     }
 
     /// The header's entries, and the base that times are written against.
@@ -119,7 +136,7 @@ impl Trace {
         if !info.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&info.host_name)));
         }
-        entries.extend(info.flags.enabled_names().map(|name| (name.to_owned(), "1".to_owned())));
+        entries.extend(info.config.flags.enabled_names().map(|name| (name.to_owned(), "1".to_owned())));
         entries.extend(info.private_use1.iter().map(|name| (PRIVATE_USE1_KEY.to_owned(), text(name))));
         if !self.violations().is_empty() {
             entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
@@ -129,7 +146,7 @@ impl Trace {
         let json =
             |json: &String| serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str())).to_string();
         let collectors = can.flat_map(|can| &can.metadata).map(|(key, value)| (key.clone(), json(value)));
-        let job = info.job.iter().map(|(key, value)| (key.clone(), text(value)));
+        let job = info.config.job_metadata.iter().map(|(key, value)| (key.clone(), text(value)));
         let about = [("tracing_kineto".to_owned(), self.own_metadata().to_string())];
         // The user's metadata wins, as in libkineto.
         for (key, value) in collectors.chain(job).chain(about).chain(inner.metadata.entries()) {

@@ -254,7 +254,7 @@ impl Trace {
             );
             return Err(Error::new(ErrorKind::AlreadySaved, why));
         }
-        let saved = to.write_file(path, info.gzip_level, &mut |name, out| {
+        let saved = to.write_file(path, info.config.gzip_level, &mut |name, out| {
             let format = file::Format::from_path(name).map_or(FormatKind::Json, |format| format.kind);
             let url = name.to_string_lossy();
             self.try_write(out, format, url.strip_prefix("file://").unwrap_or(&url), report)
@@ -357,7 +357,7 @@ impl Trace {
 
     /// Returns how long the end of the process waits for a file.
     pub(crate) fn flush_timeout(&self) -> Duration {
-        self.inner.info.flush_timeout
+        self.inner.info.config.flush_timeout
     }
 
     /// Returns the approximate number of rows of a file.
@@ -394,7 +394,8 @@ impl Trace {
             }
             None => rows,
         };
-        let wanted = OperationOptions { modules: info.flags.with_modules, overloads: info.overload_names };
+        let wanted =
+            OperationOptions { modules: info.config.flags.with_modules, overloads: info.config.overload_names };
         if wanted == OperationOptions::default() {
             return walk.deliver_rows(rows).map(drop);
         }
@@ -411,7 +412,7 @@ impl Trace {
                 // `Finder` has no errors.
                 let _ = self.edited_rows(&mut self.inner.progress.of_walk(&mut finder));
             }
-            finder.finish(self.inner.info.fwd_bwd)
+            finder.finish(self.inner.info.config.fwd_bwd)
         })
     }
 
@@ -462,11 +463,11 @@ impl Trace {
         let memory = index.memory + self.memory_on_devices();
         if index.slices + index.events + memory + devices + self.inner.own_rows() > 0 {
             None
-        } else if !self.inner.info.mode.has_recording_mode() {
+        } else if !self.inner.info.config.mode.has_recording_mode() {
             Some("the mode excludes kineto, so spans were only sent to other profilers; add kineto to the mode")
         } else if self.inner.info.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("there was no memory for records; raise buffer_limit_bytes, or the process's limits (ulimit -v, -d)")
-        } else if self.inner.info.profiler_range && self.inner.recorded.windows.is_empty() {
+        } else if self.inner.info.config.gpu.profiler_range && self.inner.recorded.windows.is_empty() {
             Some(if self.inner.collections.iter().any(|collection| collection.state.is_ok()) {
                 "cudaProfilerStart was not called while the recording waited for it; call it, or unset CUDA_PROFILER_RANGE"
             } else {
@@ -496,7 +497,7 @@ impl Trace {
 
     fn index(&self) -> &Index {
         let inner = &self.inner;
-        let read = || Index::new(&inner.recorded, &inner.converter, inner.info.async_spans, &inner.progress);
+        let read = || Index::new(&inner.recorded, &inner.converter, inner.info.config.async_spans, &inner.progress);
         inner.index.get_or_init(read)
     }
 
@@ -511,7 +512,7 @@ impl Trace {
 
     fn requests(&self) -> &Requests {
         let inner = &*self.inner;
-        let find = || Requests::new(&inner.recorded, self.index(), &inner.converter, inner.info.async_spans);
+        let find = || Requests::new(&inner.recorded, self.index(), &inner.converter, inner.info.config.async_spans);
         inner.requests.get_or_init(find)
     }
 
@@ -522,7 +523,7 @@ impl Trace {
                 recorded: &inner.recorded,
                 index: self.index(),
                 converter: &inner.converter,
-                wait_events: inner.info.wait_events,
+                wait_events: inner.info.config.gpu.wait_events,
             };
             let mut number = 0;
             let mut link = |collection: &Collection| {
@@ -561,21 +562,21 @@ impl Trace {
             requests: self.requests(),
             collections: &inner.collections,
             linked: self.linked_collections(),
-            selected: inner.info.selected,
+            selected: inner.info.config.activities,
             converter: &inner.converter,
             process: inner.info.process,
             process_name: &inner.info.process_name,
-            async_spans: inner.info.async_spans,
-            with_target: inner.info.with_target,
-            with_location: inner.info.with_location,
-            with_function_ids: inner.info.execution_trace,
+            async_spans: inner.info.config.async_spans,
+            with_target: inner.info.config.with_target,
+            with_location: inner.info.config.with_location,
+            with_function_ids: inner.info.config.execution_trace,
             symbols: &inner.info.symbols,
             counters: &inner.info.counters,
             own: CpuRows {
                 traces: &inner.own,
-                selected: inner.info.selected,
+                selected: inner.info.config.activities,
                 process: inner.info.process,
-                with_function_ids: inner.info.execution_trace,
+                with_function_ids: inner.info.config.execution_trace,
             },
             span_name: inner.info.is_recording.then_some("tracing-kineto"),
         }
@@ -585,7 +586,7 @@ impl Trace {
 impl Inner {
     /// Returns the number of rows that the program has pushed.
     fn own_rows(&self) -> u64 {
-        let counts = self.own.iter().map(|own| own.count_records(self.info.selected));
+        let counts = self.own.iter().map(|own| own.count_records(self.info.config.activities));
         counts.map(|counts| counts.slices + counts.events).sum()
     }
 }

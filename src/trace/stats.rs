@@ -103,7 +103,7 @@ impl Trace {
         let omitted = self.omitted().count();
         let (mut slices, mut events, mut own_bytes) = (index.slices - omitted, index.events, 0);
         for own in &self.inner.own {
-            let counts = own.count_records(self.inner.info.selected);
+            let counts = own.count_records(self.inner.info.config.activities);
             set(Loss::Unfinished, counts.unfinished);
             set(Loss::SlicesOverLimit, own.refused);
             (slices, events) = (slices + counts.slices, events + counts.events);

@@ -29,7 +29,7 @@ use crate::os::{fork, platform, process};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{RecordedBuffers, Recorder, ThreadFilter};
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{PostProcess, Recorded, StackSymbols, Trace, TraceInfo, TraceMetadata, Violations, WindowSet};
+use crate::trace::{PostProcess, Recorded, Trace, TraceInfo, TraceMetadata, Violations, WindowSet};
 use crate::write::sink::Sinks;
 use clock_thread::ClockThread;
 pub(super) use clock_thread::Duties;
@@ -493,45 +493,17 @@ impl fmt::Debug for SessionOptions {
 }
 
 /// Returns the part of a trace's header that follows from the process and the settings.
-fn trace_info(config: &Config, trace_id: String) -> TraceInfo {
+fn trace_info(config: &Arc<Config>, trace_id: String) -> TraceInfo {
     static TAKEN: AtomicU64 = AtomicU64::new(0);
     TraceInfo {
-        is_recording: true,
         taken_as: TAKEN.fetch_add(1, Ordering::Relaxed),
-        mode: config.mode,
-        losses: [0; Loss::ALL.len()],
-        observers: Vec::new(),
-        counters: Vec::new(),
         process: i64::from(platform::process_id()),
         process_name: process::program_name(),
         host_name: config.host_name.clone().unwrap_or_else(process::host_name),
         trace_id,
-        group_trace_id: config.group_trace_id.clone(),
-        job: config.job_metadata.clone(),
-        distributed: config.distributed.clone(),
         effective: config.effective_json(),
         clock: clock::source_name().into(),
-        async_spans: config.async_spans,
-        with_target: config.with_target,
-        with_location: config.with_location,
-        flags: config.flags,
-        overload_names: config.overload_names,
-        fwd_bwd: config.fwd_bwd,
-        selected: config.activities,
-        wait_events: config.gpu.wait_events,
-        profiler_range: config.gpu.profiler_range,
-        gzip_level: config.gzip_level,
-        file_limit: config.dumps.file_limit,
-        execution_trace: config.execution_trace,
-        is_strict: false,
-        some_threads: false,
-        flush_timeout: config.flush_timeout,
-        post_processing_timeout: None,
-        private_use1: None,
-        violations: Violations::default(),
-        sinks: Arc::default(),
-        post_process: None,
-        symbols: Arc::new(StackSymbols::new(config.slice_extras.stack_frames)),
+        ..TraceInfo::new(config.clone())
     }
 }
 

@@ -103,12 +103,10 @@ impl CpuTraceBuilder {
         let own = self.close(end);
         let ticks = |at: Timestamp| Ticks(at.as_nanos());
         let recorded = Recorded::empty((ticks(own.start), ticks(own.end.max(own.start))));
-        let trace_info = TraceInfo {
-            is_recording: false,
-            clock: "program".into(),
-            selected: ActivityTypes::ALL,
-            ..trace_info(&Config::default(), new_trace_id())
-        };
+        let mut config = Config::default();
+        config.activities = ActivityTypes::ALL;
+        let trace_info =
+            TraceInfo { is_recording: false, clock: "program".into(), ..trace_info(&Arc::new(config), new_trace_id()) };
         let own = vec![Arc::new(own)];
         Trace::new(recorded, Vec::new(), own, Converter::of_nanoseconds(), Arc::default(), trace_info)
     }

@@ -123,7 +123,7 @@ fn recording_over_a_step(set_by: i64, pauses: bool) -> Trace {
     let mut recorded = Recorded::new(taken, vec![window], all, &Arc::new(Recorder::for_tests()), false);
     recorded.add_unknown_site();
     let converter = super::build_converter((0..=10).map(|at| read(at * SECOND)).collect(), read(0), None);
-    let info = super::trace_info(&Config::default(), String::new());
+    let info = super::trace_info(&Arc::new(Config::default()), String::new());
     Trace::new(recorded, vec![collection], Vec::new(), converter, Arc::default(), info)
 }
 

@@ -42,7 +42,7 @@ impl Trace {
         let allocated = max(|record| record.allocated);
         let max_allocated = if allocated == 0 { peak } else { allocated };
         let max_reserved = max(|record| record.reserved);
-        MemoryTimeline::new(device, rows, max_allocated, max_reserved, self.inner.info.gzip_level)
+        MemoryTimeline::new(device, rows, max_allocated, max_reserved, self.inner.info.config.gzip_level)
     }
 
     /// Calls `each` with the time, the record and the category of each allocation and free.
