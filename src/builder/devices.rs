@@ -240,7 +240,7 @@ pub(super) fn build_collector_set(
         }
     }
     match &gpu.plugin_folder {
-        Some(folder) if gpu.plugins => {
+        Some(folder) if !gpu.disables_plugins => {
             let (plugins, others) = collector::load_plugins(folder);
             collectors.extend(plugins);
             off.extend(others);

@@ -2,14 +2,31 @@
 
 use std::fmt::{self, Write as _};
 
-use super::Config;
+use super::sections::async_spans::AsyncSpans;
+use super::sections::distributed::DistributedInfo;
+use super::sections::dumps::DumpConfig;
+use super::sections::flags::RecordingFlags;
+use super::sections::gpu::{self, Gpu};
+use super::sections::mode::Modes;
+use super::sections::ondemand::{self, OnDemandConfig};
+use super::sections::output::Output;
+use super::sections::overflow::Overflow;
+use super::sections::slice_extras::SliceExtrasConfig;
+use super::sections::split::Split;
+use super::sources::file::ConfigFile;
+use super::sources::settings::MergedSettings;
 use super::value::{Assign as _, I32, I64, SettingKind, Value};
-use crate::diag::Severity;
+use crate::diag::{LogFormat, Logger, Severity};
 use crate::text::closest_name;
 use KeyDefault::{Described, Literal};
 use KeyScope::{Both, Environment};
 use ReloadPolicy::{AtOnce, Next, Start};
 use Support::{Now, Requested};
+use kineto_model::activity::ActivityTypes;
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing_core::LevelFilter;
+use tracing_subscriber::filter::Targets;
 
 /// The specification of a key.
 #[derive(Debug)]
@@ -82,8 +99,26 @@ impl fmt::Display for ReloadPolicy {
 }
 
 macro_rules! keys {
-    ($($key:ident: $scope:ident $support:ident $reload:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
-        $effect:literal => ($($sets:tt)+);)+) => {
+    (
+        $(#[$meta:meta])* pub(crate) struct Config { $($(#[$own_meta:meta])* $vis:vis $own:ident: $own_type:ty,)+ }
+        $($key:ident: $scope:ident $support:ident $reload:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
+        $effect:literal => $(($($target:tt)+))? $($field:ident: $type:ty $(= $initial:expr)?)?;)+
+    ) => {
+        $(#[$meta])*
+        pub(crate) struct Config {
+            $($(#[doc = $effect] pub(crate) $field: $type,)?)+
+            $($(#[$own_meta])* $vis $own: $own_type,)+
+        }
+
+        /// Returns the defaults of the table; collectors know those of their options.
+        impl Default for Config {
+            fn default() -> Self {
+                let mut config = Config { $($($field: initial!($($initial)?),)?)+ $($own: Default::default(),)+ };
+                config.apply_defaults();
+                config
+            }
+        }
+
         /// A key of the configuration.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Key {
@@ -96,37 +131,69 @@ macro_rules! keys {
 
             /// Returns the key's specification.
             pub(crate) fn spec(self) -> &'static KeySpec {
-                match self {
-                    $(Key::$key => {
-                        static SPEC: KeySpec = KeySpec {
-                            name: $name, kind: $kind, default: $default, builder: $builder, effect: $effect,
-                            scope: $scope, support: $support, reload: $reload,
-                        };
-                        &SPEC
-                    })+
-                }
+                static SPECS: &[KeySpec] = &[$(KeySpec {
+                    name: $name, kind: $kind, default: $default, builder: $builder, effect: $effect,
+                    scope: $scope, support: $support, reload: $reload,
+                }),+];
+                // Each key has a row.
+                &SPECS[self as usize]
             }
 
             /// Applies a value to the configuration.
             pub(super) fn apply(self, value: &Value, config: &mut Config) {
-                let apply: fn(&mut Config, Key, &Value) = match self {
-                    $(Key::$key => setter!($($sets)+),)+
-                };
-                apply(config, self, value);
+                match self {
+                    $(Key::$key => {
+                        $(config.$field.assign(value);)?
+                        $(target!(self, value, config, $($target)+);)?
+                    })+
+                }
             }
         }
     };
 }
 
-/// The target of a key: a field of [`Config`], a closure, a part of it that sets its own fields, or nothing.
-macro_rules! setter {
-    (nothing) => { |_, _, _| {} };
-    (in $part:ident) => { |config, key, value| config.$part.apply_setting(key, value) };
-    (|$config:ident| $set:expr) => { |$config, _, _| $set };
-    ($($field:ident).+) => { |config, _, value| config.$($field).+.assign(value) };
+/// What a key without a field of its own sets.
+macro_rules! target {
+    ($key:expr, $value:ident, $config:ident, nothing) => {};
+    ($key:expr, $value:ident, $config:ident, option) => { $config.gpu.set_option($key, $value) };
+    ($key:expr, $value:ident, $config:ident, in $($part:ident).+) => { $config.$($part).+.apply_setting($key, $value) };
+    ($key:expr, $value:ident, $config:ident, |$to:ident, $given:ident| $set:expr) => {{
+        let ($to, $given) = ($config, $value);
+        $set;
+    }};
+    ($key:expr, $value:ident, $config:ident, $($field:ident).+) => { $config.$($field).+.assign($value) };
 }
 
+/// The value of a field before the default's text is applied.
+macro_rules! initial {
+    () => {
+        Default::default()
+    };
+    ($value:expr) => {
+        $value
+    };
+}
+
+// A row: the key's variant; where it can be set, whether this version uses it, and when a changed file counts; name, kind,
+// default, builder method and effect, as in the docs; and after `=>` the field of `Config` that holds it. In place of a field, in
+// parentheses: a field of a section, a closure, an option of collectors, a section that sets several fields, or nothing.
 keys! {
+    /// The settings of a layer, resolved from builder, environment, configuration file and defaults.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Config {
+        pub(crate) flags: RecordingFlags,
+        pub(crate) dumps: DumpConfig,
+        pub(crate) slice_extras: SliceExtrasConfig,
+        pub(crate) gpu: Gpu,
+        pub(crate) ondemand: OnDemandConfig,
+        pub(crate) distributed: Option<DistributedInfo>,
+        /// PT_PROFILER_JOB_*: names and values, not yet quoted as JSON.
+        pub(crate) job_metadata: Vec<(String, String)>,
+        /// The file that was read, with its state at that time.
+        pub(crate) file: ConfigFile,
+        pub(super) merged: MergedSettings,
+    }
+
     Enabled: Environment Now Start "KINETO_ENABLED", SettingKind::Bool,
         Described("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, KINETO_DUMP_ON, or a \
               variable that says when or for how long is set"), "",
@@ -135,161 +202,161 @@ keys! {
         Described("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file" => (nothing);
     Mode: Both Now Start "MODE", SettingKind::Modes, Literal("kineto"), "mode(modes)",
         "how spans are used: kineto records them, its fallbacks time devices by events; nvtx, itt and privateuse1 pass \
-         them to other profilers" => (mode);
+         them to other profilers" => mode: Modes;
     IttDomain: Both Now Start "ITT_DOMAIN", SettingKind::Text, Literal("tracing-kineto"), "itt_domain(name)",
-        "domain of ITT tasks; torch uses PyTorch" => (itt_domain);
+        "domain of ITT tasks; torch uses PyTorch" => itt_domain: String;
     ActivityTypes: Both Now Next "ACTIVITY_TYPES", SettingKind::Types, Described("the 18 default types"), "activities(types)",
-        "activity types to record; empty means the default" => (activities);
+        "activity types to record; empty means the default" => activities: ActivityTypes;
     Activities: Both Now Next "ACTIVITIES", SettingKind::Groups, Described("none"), "activities(types)",
         "groups of activity types to record, added to ACTIVITY_TYPES" => (activities);
     LogFile: Both Now Next "ACTIVITIES_LOG_FILE", SettingKind::LogFile,
         Described("`/tmp/libkineto_activities_<pid>.json` on Linux, else in the current folder"), "output(path)",
         "file of the trace; the environment's and the file's name get `_<pid>` before the extension, unless they contain \
-         `{pid}`; `{host}`, `{pid}`, `{rank}` and `{time}` are replaced" => (output);
+         `{pid}`; `{host}`, `{pid}`, `{rank}` and `{time}` are replaced" => output: Output;
     Filter: Both Now Start "FILTER", SettingKind::Filter, Described("everything"), "filter(targets)",
-        "spans and events that this layer records, by target and level" => (filter);
+        "spans and events that this layer records, by target and level" => filter: Option<Targets>;
     WithArgs: Both Now Start "WITH_ARGS", SettingKind::Bool, Literal("true"), "with_args(bool)",
-        "records the fields of spans and events" => (with_args);
-    WithTarget: Both Now Next "WITH_TARGET", SettingKind::Bool, Literal("true"), "with_target(bool)", "records targets of spans" => (with_target);
+        "records the fields of spans and events" => with_args: bool;
+    WithTarget: Both Now Next "WITH_TARGET", SettingKind::Bool, Literal("true"), "with_target(bool)", "records targets of spans" => with_target: bool;
     WithLocation: Both Now Next "WITH_LOCATION", SettingKind::Bool, Literal("false"), "with_location(bool)",
-        "records source lines of spans" => (with_location);
+        "records source lines of spans" => with_location: bool;
     WithModules: Both Now Next "PROFILE_WITH_MODULES", SettingKind::Bool, Literal("false"), "with_modules(bool)",
         "adds `Module Hierarchy` to operations, from the field `module` of enclosing spans" => (flags.with_modules);
     OverloadNames: Both Now Next "CAPTURE_OVERLOAD_NAMES", SettingKind::Bool, Literal("false"), "capture_overload_names(bool)",
-        "writes an operation's name as `name.overload`, from its field `overload_name`" => (overload_names);
+        "writes an operation's name as `name.overload`, from its field `overload_name`" => overload_names: bool;
     FwdBwd: Both Now Next "FWD_BWD", SettingKind::Bool, Literal("true"), "fwd_bwd(bool)",
-        "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`" => (fwd_bwd);
+        "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`" => fwd_bwd: bool;
     Collectives: Environment Now Start "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", SettingKind::OneIsTrue, Literal("false"),
-        "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type" => (collectives);
+        "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type" => collectives: bool;
     DenyFields: Both Now Start "DENY_FIELDS", SettingKind::List, Literal(""), "deny_fields(names)",
-        "fields of these names are never recorded" => (deny_fields);
+        "fields of these names are never recorded" => deny_fields: Vec<String>;
     Events: Both Now Start "EVENTS", SettingKind::Events, Literal("off"), "events(level)",
-        "events from this level up become instants (or, under the target `kineto::counter`, counters)" => (events);
+        "events from this level up become instants (or, under the target `kineto::counter`, counters)" => events: LevelFilter = LevelFilter::OFF;
     AsyncSpans: Both Now Next "ASYNC_SPANS", SettingKind::AsyncSpans, Literal("auto"), "async_spans(how)",
-        "how polled spans are drawn" => (async_spans);
+        "how polled spans are drawn" => async_spans: AsyncSpans;
     BufferLimit: Both Now Start "BUFFER_LIMIT_MB", SettingKind::Mebibytes, Literal("512"), "buffer_limit_bytes(bytes)",
-        "memory limit of a recording" => (buffer_limit_bytes);
+        "memory limit of a recording" => buffer_limit_bytes: u64;
     Overflow: Both Now Start "OVERFLOW", SettingKind::Overflow, Literal("stop"), "overflow(how)",
-        "what happens at the memory limit: further records are only counted, they replace the oldest, or the oldest are moved to disk" => (overflow);
+        "what happens at the memory limit: further records are only counted, they replace the oldest, or the oldest are moved to disk" => overflow: Overflow;
     SpillFolder: Both Now Start "SPILL_DIR", SettingKind::Text, Described("the output's"), "spill_folder(path)",
-        "folder in which `OVERFLOW=spill` makes the folder of its segments" => (spill_folder);
+        "folder in which `OVERFLOW=spill` makes the folder of its segments" => spill_folder: Option<PathBuf>;
     Split: Both Now Start "SPLIT", SettingKind::Split, Described("each minute"), "split(parts)",
-        "when a part of `OVERFLOW=spill` ends, which becomes a file of its own; in any case when a quarter of the limit is filled" => (split);
+        "when a part of `OVERFLOW=spill` ends, which becomes a file of its own; in any case when a quarter of the limit is filled" => split: Option<Split>;
     ShmFolder: Both Now Start "SHM_DIR", SettingKind::Text, Described("none"), "shm_folder(path)",
-        "folder in shared memory, such as /dev/shm, that holds the records, so that a killed process leaves them" => (shm_folder);
+        "folder in shared memory, such as /dev/shm, that holds the records, so that a killed process leaves them" => shm_folder: Option<PathBuf>;
     Keep: Both Now Start "KEEP", SettingKind::Duration, Described("all that fits"), "keep(time)",
-        "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => (keep);
+        "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => keep: Option<Duration>;
     DumpOn: Both Now Start "DUMP_ON", SettingKind::DumpTriggers, Described("nothing"), "dump_on(triggers)",
         "writes the newest records to a file of their own when something happens; with it, OVERFLOW is `keep_newest` and \
          BUFFER_LIMIT_MB is 64 unless set" => (dumps.triggers);
     DumpAfter: Both Now Start "DUMP_AFTER", SettingKind::Duration, Literal("1s"), "dump_after(time)",
-        "how long a dump of DUMP_ON waits, to show what follows" => (in dumps);
+        "how long a dump of DUMP_ON waits, to show what follows" => (dumps.after);
     DumpInterval: Both Now Start "DUMP_INTERVAL", SettingKind::Duration, Literal("60s"), "dump_interval(time)",
-        "least time from one dump of DUMP_ON to the next" => (in dumps);
+        "least time from one dump of DUMP_ON to the next" => (dumps.interval);
     DumpFiles: Both Now Start "DUMP_FILES", SettingKind::Int(1..=1_000_000), Literal("20"), "keep_dumps(files, bytes)",
-        "number of dumps that are kept; older ones are removed" => (in dumps);
+        "number of dumps that are kept; older ones are removed" => (dumps.kept.files_max);
     DumpBytes: Both Now Start "DUMP_FILES_MB", SettingKind::Mebibytes, Literal("2048"), "keep_dumps(files, bytes)",
-        "size of the dumps that are kept; the newest one stays" => (in dumps);
+        "size of the dumps that are kept; the newest one stays" => (dumps.kept.bytes_max);
     DumpAge: Both Now Start "DUMP_FILES_AGE", SettingKind::Duration, Described("any"), "keep_dumps_for(time)",
-        "age from which dumps are removed, whenever one is written" => (in dumps);
+        "age from which dumps are removed, whenever one is written" => (dumps.kept.age_max);
     WriteAtEnd: Both Now Start "WRITE_AT_END", SettingKind::Bool, Described("`false` with DUMP_ON and no file named, else `true`"),
-        "write_at_end(bool)", "writes the trace when the recording ends with the program" => (in dumps);
+        "write_at_end(bool)", "writes the trace when the recording ends with the program" => (dumps.write_at_end);
     FileLimit: Both Now Start "FILE_LIMIT_MB", SettingKind::Mebibytes, Described("none"), "file_limit_bytes(bytes)",
-        "size at which a file that is written without a call of the program is closed, readable and incomplete" => (in dumps);
+        "size at which a file that is written without a call of the program is closed, readable and incomplete" => (dumps.file_limit);
     FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "field_limit_bytes(bytes)",
-        "length at which values of fields are cut" => (field_limit_bytes);
+        "length at which values of fields are cut" => field_limit_bytes: usize;
     FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", SettingKind::Milliseconds, Literal("5000"), "flush_timeout(duration)",
-        "how long writing may take without progress; at the end of the process, in all" => (flush_timeout);
+        "how long writing may take without progress; at the end of the process, in all" => flush_timeout: Duration;
     RecordFromStart: Both Now Start "RECORD_FROM_START", SettingKind::Bool, Literal("true"), "record_from_start(bool)",
-        "records from `build()` on; otherwise from `start()`" => (record_from_start);
+        "records from `build()` on; otherwise from `start()`" => record_from_start: bool;
     StartDelay: Both Now Start "START_DELAY_MS", SettingKind::Milliseconds, Described("none"), "",
-        "starts the recording this long after `build()`; it ends with the program or after ACTIVITIES_DURATION_MSECS (Linux)" => (in ondemand);
+        "starts the recording this long after `build()`; it ends with the program or after ACTIVITIES_DURATION_MSECS (Linux)" => (in ondemand.timetable);
     DurationSecs: Both Now Start "ACTIVITIES_DURATION_SECS", I32, Described("unset"), "",
         "duration of the recording; in a request, at most KINETO_ONDEMAND_MAX_DURATION_SECS; the later of this key and \
-         ACTIVITIES_DURATION_MSECS wins" => (in ondemand);
+         ACTIVITIES_DURATION_MSECS wins" => (in ondemand.timetable);
     DurationMsecs: Both Now Start "ACTIVITIES_DURATION_MSECS", I32, Described("to the program's end; in a request, 500"), "",
-        "duration of the recording in ms" => (in ondemand);
+        "duration of the recording in ms" => (in ondemand.timetable);
     StartPeriod: Both Now Start "START_PERIOD_MS", SettingKind::Milliseconds, Described("none"), "",
-        "time from one start to the next, into numbered files; at least the duration of a recording" => (in ondemand);
+        "time from one start to the next, into numbered files; at least the duration of a recording" => (in ondemand.timetable);
     StartWindows: Both Now Start "START_WINDOWS", SettingKind::Int(1..=i32::MAX as i64), Described("until the program ends"), "",
-        "number of recordings, with START_PERIOD_MS" => (in ondemand);
+        "number of recordings, with START_PERIOD_MS" => (in ondemand.timetable);
     Iterations: Both Now Start "ACTIVITIES_ITERATIONS", I32, Described("none"), "",
         "number of iterations to record, with a start iteration; if the program counts none, \
-         the recording waits until it does, but a request falls back to a duration" => (in ondemand);
+         the recording waits until it does, but a request falls back to a duration" => (in ondemand.timetable);
     StartIteration: Both Now Start "PROFILE_START_ITERATION", I32, Described("unset"), "",
-        "iteration at which the recording starts, with ACTIVITIES_ITERATIONS; wins over a start time" => (in ondemand);
+        "iteration at which the recording starts, with ACTIVITIES_ITERATIONS; wins over a start time" => (in ondemand.timetable);
     StartRoundup: Both Now Start "PROFILE_START_ITERATION_ROUNDUP", I32, Described("unset"), "",
-        "starts at the next multiple of this number if the start iteration has passed; 0 means unset" => (in ondemand);
+        "starts at the next multiple of this number if the start iteration has passed; 0 means unset" => (in ondemand.timetable);
     WarmupSecs: Both Now Start "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Described("5; in a request without a start time, 0"), "",
-        "how long collectors run before the start time, if that much time is left; in a request, at most 60" => (in ondemand);
+        "how long collectors run before the start time, if that much time is left; in a request, at most 60" => (in ondemand.timetable);
     WarmupIterations: Both Now Start "ACTIVITIES_WARMUP_ITERATIONS", I32, Described("0"), "",
-        "minimum number of iterations that collectors run before the start iteration" => (in ondemand);
+        "minimum number of iterations that collectors run before the start iteration" => (in ondemand.timetable);
     FieldsWhileIdle: Both Now Start "FIELDS_WHILE_IDLE", SettingKind::Bool, Literal("false"), "fields_while_idle(bool)",
-        "keeps fields of spans that are created while nothing is recorded" => (fields_while_idle);
+        "keeps fields of spans that are created while nothing is recorded" => fields_while_idle: bool;
     FlushOnSignals: Both Now Start "FLUSH_ON_SIGNALS", SettingKind::Bool, Literal("true"), "flush_on_signals(bool)",
-        "writes the trace on SIGINT, SIGTERM or SIGHUP, before the signal ends the process" => (flush_on_signals);
+        "writes the trace on SIGINT, SIGTERM or SIGHUP, before the signal ends the process" => flush_on_signals: bool;
     GzipLevel: Both Now Next "GZIP_LEVEL", SettingKind::Int(0..=9), Literal("1"), "gzip_level(level)",
-        "gzip level of `.json.gz`" => (gzip_level);
+        "gzip level of `.json.gz`" => gzip_level: u32;
     ExecutionTrace: Environment Now Start "ENABLE_PYTORCH_EXECUTION_TRACE", SettingKind::Bool, Literal("false"),
         "execution_trace(bool)",
-        "also writes the operations as a graph (Chakra): `app.et.json` for `app.pt.trace.json`" => (execution_trace);
-    HostName: Both Now Next "HOST_NAME", SettingKind::Text, Described("the machine's"), "", "the `host_name` in the trace's header" => (host_name);
-    TraceId: Both Now Next "REQUEST_TRACE_ID", SettingKind::Text, Described("random"), "", "the `trace_id` in the trace's header" => (trace_id);
+        "also writes the operations as a graph (Chakra): `app.et.json` for `app.pt.trace.json`" => execution_trace: bool;
+    HostName: Both Now Next "HOST_NAME", SettingKind::Text, Described("the machine's"), "", "the `host_name` in the trace's header" => host_name: Option<String>;
+    TraceId: Both Now Next "REQUEST_TRACE_ID", SettingKind::Text, Described("random"), "", "the `trace_id` in the trace's header" => trace_id: Option<String>;
     GroupTraceId: Both Now Next "REQUEST_GROUP_TRACE_ID", SettingKind::Text, Literal(""), "",
-        "the `group_trace_id` in the trace's header, common to all traces of one request" => (group_trace_id);
+        "the `group_trace_id` in the trace's header, common to all traces of one request" => group_trace_id: String;
     LogLevel: Both Now AtOnce "LOG_LEVEL", SettingKind::Severity, Literal("warning"), "log_level(severity)",
-        "lowest severity of messages that are shown; a bad value only warns" => (log_level);
+        "lowest severity of messages that are shown; a bad value only warns" => log_level: Severity = Logger::DEFAULT_THRESHOLD;
     LogFormat: Both Now AtOnce "LOG_FORMAT", SettingKind::LogFormat, Literal("text"), "",
-        "format of messages" => (log_format);
+        "format of messages" => log_format: LogFormat;
     VerboseLogLevel: Both Now AtOnce "VERBOSE_LOG_LEVEL", I32, Described("unset"), "",
-        "any value means LOG_LEVEL=verbose" => (|config| config.log_level = Severity::Verbose);
+        "any value means LOG_LEVEL=verbose" => (|config, _value| config.log_level = Severity::Verbose);
     VerboseLogModules: Both Now AtOnce "VERBOSE_LOG_MODULES", SettingKind::List, Literal(""), "",
-        "modules whose verbose messages are shown; empty means all" => (verbose_log_modules);
+        "modules whose verbose messages are shown; empty means all" => verbose_log_modules: Vec<String>;
     MaxGpuBufferSize: Both Now Next "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Literal("128"), "",
-        "memory for a GPU library's unread records, in MiB; at least 8" => (in gpu);
+        "memory for a GPU library's unread records, in MiB; at least 8" => (|config, value| config.gpu.buffer_bytes = gpu::buffer_bytes(value.as_number()));
     CudaSyncWaitEvents: Both Now Next "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", SettingKind::Bool, Literal("true"), "",
-        "records waits of streams for events" => (in gpu);
+        "records waits of streams for events" => (gpu.wait_events);
     CuptiPerThreadBuffer: Both Now Next "CUPTI_PER_THREAD_BUFFER_ENABLED", SettingKind::Bool, Literal("false"), "",
-        "gives each thread its own CUPTI buffers (CUDA 12.3 or later)" => (in gpu);
+        "gives each thread its own CUPTI buffers (CUDA 12.3 or later)" => (option);
     CuptiExclusive: Both Now Next "CUPTI_EXCLUSIVE", SettingKind::Bool, Literal("false"), "",
-        "does not share CUPTI with other profilers, though libcupti 13.4 and later could (TEARDOWN_CUPTI and CUDA_GRAPH_TRACE imply it)" => (in gpu);
+        "does not share CUPTI with other profilers, though libcupti 13.4 and later could (TEARDOWN_CUPTI and CUDA_GRAPH_TRACE imply it)" => (option);
     CuptiAllFields: Both Now Next "CUPTI_ALL_FIELDS", SettingKind::Bool, Literal("false"), "",
-        "takes CUPTI's records whole instead of the fields that are read, which libcupti 13.4 and later can select" => (in gpu);
+        "takes CUPTI's records whole instead of the fields that are read, which libcupti 13.4 and later can select" => (option);
     CuptiHardwareTimes: Both Now Next "CUPTI_HARDWARE_TIMES", SettingKind::Bool, Literal("false"), "",
-        "takes the times of device work from the hardware (HES), cheaper and more exact: Blackwell or later, libcupti 12.8 or later" => (in gpu);
+        "takes the times of device work from the hardware (HES), cheaper and more exact: Blackwell or later, libcupti 12.8 or later" => (option);
     GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", SettingKind::Bool, Literal("false"), "graph_trace(bool)",
-        "records a launch of a CUDA graph as one row instead of one for each node" => (in gpu);
+        "records a launch of a CUDA graph as one row instead of one for each node" => (option);
     ProfilerRange: Both Now Next "CUDA_PROFILER_RANGE", SettingKind::Bool, Literal("false"), "profiler_range(bool)",
-        "records only between cudaProfilerStart and cudaProfilerStop" => (in gpu);
+        "records only between cudaProfilerStart and cudaProfilerStop" => (gpu.profiler_range);
     NvtxRanges: Both Now Start "NVTX_RANGES", SettingKind::Bool, Literal("false"), "nvtx_ranges(bool)",
-        "records NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH must name libcupti" => (in gpu);
+        "records NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH must name libcupti" => (option);
     DisableCupti: Both Now Start "DISABLE_CUPTI", SettingKind::Bool, Literal("false"), "",
-        "disables NVIDIA GPUs: no library is searched for" => (in gpu);
+        "disables NVIDIA GPUs: no library is searched for" => (option);
     TeardownCupti: Both Now Next "TEARDOWN_CUPTI", SettingKind::Bool, Literal("false"), "",
-        "detaches CUPTI from the process after each recording, which removes its remaining overhead" => (in gpu);
+        "detaches CUPTI from the process after each recording, which removes its remaining overhead" => (option);
     CuptiPath: Environment Now Start "KINETO_CUPTI_PATH", SettingKind::Text, Described("searched for"), "",
-        "the libcupti to use, or its folder" => (in gpu);
-    DisableRocm: Both Now Start "DISABLE_ROCM", SettingKind::Bool, Literal("false"), "", "disables AMD GPUs" => (in gpu);
+        "the libcupti to use, or its folder" => (option);
+    DisableRocm: Both Now Start "DISABLE_ROCM", SettingKind::Bool, Literal("false"), "", "disables AMD GPUs" => (option);
     RoctracerMaxEvents: Both Now Next "ROCTRACER_MAX_EVENTS", I32, Literal("5000000"), "",
-        "maximum number of rows of AMD GPUs, calls and work; further rows are counted" => (in gpu);
+        "maximum number of rows of AMD GPUs, calls and work; further rows are counted" => (option);
     RocprofilerPath: Environment Now Start "KINETO_ROCPROFILER_PATH", SettingKind::Text, Described("searched for"), "",
-        "the librocprofiler-sdk to use (ROCm 7), or its folder" => (in gpu);
+        "the librocprofiler-sdk to use (ROCm 7), or its folder" => (option);
     RoctracerPath: Environment Now Start "KINETO_ROCTRACER_PATH", SettingKind::Text, Described("searched for"), "",
-        "the libroctracer64 to use (ROCm 4.5 to 6), or its folder" => (in gpu);
-    DisableXpu: Both Now Start "DISABLE_XPU", SettingKind::Bool, Literal("false"), "", "disables Intel GPUs" => (in gpu);
+        "the libroctracer64 to use (ROCm 4.5 to 6), or its folder" => (option);
+    DisableXpu: Both Now Start "DISABLE_XPU", SettingKind::Bool, Literal("false"), "", "disables Intel GPUs" => (option);
     PtiPath: Environment Now Start "KINETO_PTI_PATH", SettingKind::Text, Described("searched for"), "",
-        "the libpti_view to use, or its folder" => (in gpu);
+        "the libpti_view to use, or its folder" => (option);
     XpuMetrics: Both Now Next "XPUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "",
-        "metrics that Intel GPUs sample, by PTI's names; rows of type `xpu_scope_profiler`, if selected" => (in gpu);
+        "metrics that Intel GPUs sample, by PTI's names; rows of type `xpu_scope_profiler`, if selected" => (option);
     XpuPerKernel: Both Now Next "XPUPTI_PROFILER_ENABLE_PER_KERNEL", SettingKind::Bool, Literal("false"), "",
-        "samples metrics for each kernel, the only mode" => (in gpu);
+        "samples metrics for each kernel, the only mode" => (option);
     XpuMaxScopes: Both Now Next "XPUPTI_PROFILER_MAX_SCOPES", I64, Literal("0"), "",
-        "maximum number of sampled kernels; 0 means 1500" => (in gpu);
+        "maximum number of sampled kernels; 0 means 1500" => (option);
     XpuDevices: Both Now Next "XPUPTI_PROFILER_DEVICES", SettingKind::IntList, Described("the first"), "",
-        "Intel GPU to sample" => (in gpu);
+        "Intel GPU to sample" => (option);
     PluginFolder: Environment Now Start "KINETO_PLUGIN_LIB_DIR_PATH", SettingKind::Text, Described("none"), "plugins(folder)",
-        "folder of plugins for other accelerators; all are loaded" => (in gpu);
-    DisablePlugins: Both Now Start "DISABLE_PLUGINS", SettingKind::Bool, Literal("false"), "", "loads no plugins" => (in gpu);
+        "folder of plugins for other accelerators; all are loaded" => (gpu.plugin_folder);
+    DisablePlugins: Both Now Start "DISABLE_PLUGINS", SettingKind::Bool, Literal("false"), "", "loads no plugins" => (gpu.disables_plugins);
     InputShapes: Both Now Next "PROFILE_REPORT_INPUT_SHAPES", SettingKind::Bool, Literal("false"), "record_shapes(bool)",
         "asks the program for input shapes, through its session observers" => (flags.record_shapes);
     OpInputs: Both Now Next "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", SettingKind::Bool, Literal("false"), "",
@@ -309,21 +376,21 @@ keys! {
     PerformanceEvents: Both Now Start "PERFORMANCE_EVENTS", SettingKind::List, Literal(""), "performance_events(names)",
         "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)" => (slice_extras.performance_events);
     DeviceMemory: Both Now Next "PROFILE_DEVICE_MEMORY", SettingKind::Bool, Literal("false"), "with_device_memory(bool)",
-        "records device memory allocated by CUDA's calls, instead of allocators' reports" => (in gpu);
+        "records device memory allocated by CUDA's calls, instead of allocators' reports" => (gpu.device_memory);
     DeviceTelemetry: Both Now Next "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "device_telemetry(hz)",
-        "samples power, temperature, clocks, utilization and used memory of GPUs that many times a second, at most 10" => (in gpu);
+        "samples power, temperature, clocks, utilization and used memory of GPUs that many times a second, at most 10" => (option);
     PmSamplingMetrics: Both Now Next "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "pm_sampling(metrics)",
-        "metrics that NVIDIA's GPUs sample, by CUPTI's names; rows of type `hardware_counters`, if selected" => (in gpu);
+        "metrics that NVIDIA's GPUs sample, by CUPTI's names; rows of type `hardware_counters`, if selected" => (option);
     PmSamplingDevice: Both Now Next "CUPTI_PM_SAMPLING_DEVICE_ID", SettingKind::IntList, Described("all"), "pm_sampling_devices(devices)",
-        "NVIDIA GPUs to sample" => (in gpu);
+        "NVIDIA GPUs to sample" => (option);
     PmSamplingInterval: Both Now Next "CUPTI_PM_SAMPLING_INTERVAL_US", SettingKind::Int(1..=1_000_000), Literal("1000"),
-        "pm_sampling_interval(time)", "microseconds between samples of metrics" => (in gpu);
+        "pm_sampling_interval(time)", "microseconds between samples of metrics" => (option);
     ProfilerMetrics: Both Now Next "CUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "annotation_metrics(metrics)",
-        "metrics of each annotation, or kernel, by CUPTI's names, in rows `gpu_user_annotation` or `cuda_profiler_range`" => (in gpu);
+        "metrics of each annotation, or kernel, by CUPTI's names, in rows `gpu_user_annotation` or `cuda_profiler_range`" => (option);
     ProfilerPerKernel: Both Now Next "CUPTI_PROFILER_ENABLE_PER_KERNEL", SettingKind::Bool, Literal("false"),
-        "kernel_metrics(metrics)", "measures each kernel, by replay, instead of each annotation" => (in gpu);
+        "kernel_metrics(metrics)", "measures each kernel, by replay, instead of each annotation" => (option);
     ProfilerMaxRanges: Both Now Next "CUPTI_PROFILER_MAX_RANGES", SettingKind::Int(0..=1_000_000_000), Literal("1500"),
-        "kernel_metrics_limit(launches)", "the most launches or annotations to measure; 0 for all" => (in gpu);
+        "kernel_metrics_limit(launches)", "the most launches or annotations to measure; 0 for all" => (option);
     ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
         "false declines the request" => (nothing);
     Cancel: Both Requested Start "CANCEL", SettingKind::Bool, Literal("false"), "",
@@ -338,39 +405,50 @@ keys! {
         "writes what the program has recorded in these last milliseconds, instead of a new recording; needs a recording, such \
          as that of OVERFLOW=keep_newest" => (nothing);
     IpcFabric: Both Now AtOnce "ENABLE_IPC_FABRIC", SettingKind::Bool, Described("as KINETO_USE_DAEMON"), "",
-        "polls the dynolog daemon for requests" => (in ondemand);
+        "polls the dynolog daemon for requests" => (ondemand.polling_override);
     UpdateInterval: Both Now AtOnce "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Described("1 to 5, by its response time"),
         "",
-        "interval at which the daemon is polled, in seconds; 0 means 100 times a second" => (in ondemand);
+        "interval at which the daemon is polled, in seconds; 0 means 100 times a second" => (|config, value| config.ondemand.poll_interval = Some(ondemand::poll_interval(value.as_seconds())));
     CustomConfig: Both Now Next "CUSTOM_CONFIG", SettingKind::Text, Literal(""), "",
         "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
-         deselect MTIA's types" => (in gpu);
+         deselect MTIA's types" => (gpu.custom_config);
     UseDaemon: Environment Now Start "KINETO_USE_DAEMON", SettingKind::AnyText, Literal("false"), "",
         "polls the dynolog daemon for requests; records nothing else unless KINETO_RECORD_FROM_START is set or the newest \
          records are kept (Linux)" => (ondemand.use_daemon);
     OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", SettingKind::Text, Literal("/tmp/"), "",
-        "folder in or below which requests may write files" => (in ondemand);
+        "folder in or below which requests may write files" => (ondemand.trace_folder);
     LongestRequest: Environment Now Start "KINETO_ONDEMAND_MAX_DURATION_SECS", SettingKind::Int(1..=86_400), Literal("3600"), "",
-        "maximum time that a request records, and waits for an iteration" => (in ondemand);
+        "maximum time that a request records, and waits for an iteration" => (|config, value| config.ondemand.max_duration = value.as_seconds());
     LatestStart: Environment Now Start "KINETO_ONDEMAND_MAX_AHEAD_SECS", SettingKind::Int(0..=86_400), Literal("3600"), "",
-        "how far ahead a request's start time may be" => (in ondemand);
+        "how far ahead a request's start time may be" => (|config, value| config.ondemand.max_start_delay = value.as_seconds());
     FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", SettingKind::Mode, Literal("600"), "",
-        "permissions of files of requests, in octal" => (in ondemand);
+        "permissions of files of requests, in octal" => (ondemand.file_mode);
     RequestFiles: Environment Now Start "KINETO_ONDEMAND_FILES", SettingKind::Int(1..=1_000_000), Described("all"), "",
-        "number of requests and timed recordings whose files are kept; files of older ones of this process are removed" => (in ondemand);
+        "number of requests and timed recordings whose files are kept; files of older ones of this process are removed" => (ondemand.kept.files_max);
     RequestBytes: Environment Now Start "KINETO_ONDEMAND_FILES_MB", SettingKind::Mebibytes, Described("all"), "",
-        "size of those files that are kept; the newest one stays" => (in ondemand);
+        "size of those files that are kept; the newest one stays" => (ondemand.kept.bytes_max);
     RequestAge: Environment Now Start "KINETO_ONDEMAND_FILES_AGE", SettingKind::Duration, Described("any"), "",
-        "age from which those files of this process are removed, after each request" => (in ondemand);
+        "age from which those files of this process are removed, after each request" => (ondemand.kept.age_max);
     SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", SettingKind::Text, Described("abstract sockets"), "",
-        "folder of the daemon's sockets, an absolute path" => (in ondemand);
+        "folder of the daemon's sockets, an absolute path" => (ondemand.socket_folder);
     TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", SettingKind::Text, Described("none"), "trigger_folder(path)",
         "serves files `<pid>.request` in that folder as requests; records nothing else unless KINETO_RECORD_FROM_START \
-         is set or the newest records are kept (Linux)" => (in ondemand);
+         is set or the newest records are kept (Linux)" => (ondemand.trigger_folder);
     DaemonUser: Environment Now Start "KINETO_DAEMON_UID", SettingKind::Int(0..=u32::MAX as i64), Described("none"), "",
-        "user whose daemon and files are trusted, in addition to root's and the program's own" => (in ondemand);
+        "user whose daemon and files are trusted, in addition to root's and the program's own" => (ondemand.trusted_uid);
     SlurmJob: Environment Now Start "SLURM_JOB_ID", SettingKind::Text, Literal("0"), "",
-        "job under which the program registers with the daemon" => (in ondemand);
+        "job under which the program registers with the daemon" => (|config, value| config.ondemand.slurm_job_id = ondemand::leading_number(value.as_text()));
+}
+
+impl Config {
+    fn apply_defaults(&mut self) {
+        for key in Key::ALL {
+            if let Some(Ok(value)) = key.default_text().map(|text| key.spec().kind.parse(text)) {
+                key.apply(&value, self);
+            }
+        }
+        self.gpu.options = Default::default();
+    }
 }
 
 impl Key {
@@ -610,6 +688,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    // Shows the key PYTHON_STACK_TRACE.
     #[test]
     fn torch_and_libkineto_key_set_with_stack() {
         for key in [Key::WithStack, Key::PythonStackTrace] {

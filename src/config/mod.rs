@@ -11,12 +11,8 @@ mod sections;
 mod sources;
 mod value;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use tracing_core::LevelFilter;
-use tracing_subscriber::filter::Targets;
 
 pub(crate) use placeholders::PlaceholderValues;
 #[cfg(target_os = "linux")]
@@ -26,13 +22,11 @@ pub use sections::distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use sections::dumps::DumpConfig;
 pub use sections::dumps::{DumpTrigger, UnknownDumpTrigger};
 pub use sections::flags::RecordingFlags;
-pub(crate) use sections::gpu::Gpu;
 pub use sections::mode::{Mode, Modes, UnknownMode};
 pub(crate) use sections::ondemand::OnDemandConfig;
 pub(crate) use sections::output::{Output, extension_warning};
 pub use sections::overflow::Overflow;
 pub(crate) use sections::retention::RetentionLimits;
-pub(crate) use sections::slice_extras::SliceExtrasConfig;
 pub use sections::split::{Split, UnknownSplit};
 pub(crate) use sections::timetable::Timetable;
 pub(crate) use sources::env::{Activation, Env};
@@ -41,74 +35,13 @@ pub(crate) use sources::overrides::Overrides;
 pub(crate) use sources::request::ParsedRequest;
 use sources::settings::{ConfigSource, MergedSettings, SettingError, SourceSettings};
 
-use crate::diag::{LOGGER, LogFormat, Logger, Severity, diag};
+use crate::diag::{LOGGER, Logger, diag};
 use crate::error::{Error, ErrorKind};
 use crate::os::process;
 use crate::text::count_with_noun;
-pub(crate) use keys::Key;
+pub(crate) use keys::{Config, Key};
 use kineto_model::activity::{ActivityType, ActivityTypes};
 pub(crate) use value::Value;
-
-/// The settings of a layer, resolved from builder, environment, configuration file and defaults.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) mode: Modes,
-    pub(crate) itt_domain: String,
-    pub(crate) activities: ActivityTypes,
-    pub(crate) output: Output,
-    /// Selects the spans and events of this layer; `None` selects all.
-    pub(crate) filter: Option<Targets>,
-    pub(crate) with_args: bool,
-    pub(crate) with_target: bool,
-    pub(crate) with_location: bool,
-    pub(crate) flags: RecordingFlags,
-    /// Whether the name of an operation ends with its overload.
-    pub(crate) overload_names: bool,
-    /// Whether arrows are drawn from forward to backward operations.
-    pub(crate) fwd_bwd: bool,
-    /// Whether collective operations have the type `collective_comm`.
-    pub(crate) collectives: bool,
-    pub(crate) deny_fields: Vec<String>,
-    /// The most verbose level of recorded events; `OFF` records none.
-    pub(crate) events: LevelFilter,
-    pub(crate) async_spans: AsyncSpans,
-    pub(crate) buffer_limit_bytes: u64,
-    pub(crate) field_limit_bytes: usize,
-    pub(crate) overflow: Overflow,
-    /// How far back the newest records reach; `None` for all that fit.
-    pub(crate) keep: Option<Duration>,
-    pub(crate) dumps: DumpConfig,
-    /// The folder for the folders of segments.
-    pub(crate) spill_folder: Option<PathBuf>,
-    /// When a part that is moved to disk ends; `None` for at least each minute.
-    pub(crate) split: Option<Split>,
-    /// The folder in shared memory for live files.
-    pub(crate) shm_folder: Option<PathBuf>,
-    pub(crate) flush_timeout: Duration,
-    pub(crate) record_from_start: bool,
-    pub(crate) fields_while_idle: bool,
-    pub(crate) flush_on_signals: bool,
-    /// 0 to 9.
-    pub(crate) gzip_level: u32,
-    /// Whether an execution trace is written in addition to the trace.
-    pub(crate) execution_trace: bool,
-    pub(crate) host_name: Option<String>,
-    pub(crate) trace_id: Option<String>,
-    /// Empty for none.
-    pub(crate) group_trace_id: String,
-    pub(crate) slice_extras: SliceExtrasConfig,
-    pub(crate) gpu: Gpu,
-    pub(crate) ondemand: OnDemandConfig,
-    pub(crate) log_level: Severity,
-    pub(crate) log_format: LogFormat,
-    pub(crate) verbose_log_modules: Vec<String>,
-    pub(crate) distributed: Option<DistributedInfo>,
-    /// PT_PROFILER_JOB_*: names and values, not yet quoted as JSON.
-    pub(crate) job_metadata: Vec<(String, String)>,
-    /// The file that was read, with its state at that time.
-    pub(crate) file: ConfigFile,
-    merged: MergedSettings,
-}
 
 /// The keys that schedule recordings: start, duration and repetition.
 const TIMETABLE_KEYS: [Key; 7] = [
@@ -306,56 +239,6 @@ impl Config {
     }
 }
 
-impl Default for Config {
-    /// Returns the defaults of the table of keys.
-    fn default() -> Self {
-        Config {
-            mode: Modes::default(),
-            itt_domain: "tracing-kineto".to_owned(),
-            activities: ActivityTypes::DEFAULT,
-            output: Output::Default,
-            filter: None,
-            with_args: true,
-            with_target: true,
-            with_location: false,
-            flags: RecordingFlags::default(),
-            overload_names: false,
-            fwd_bwd: true,
-            collectives: false,
-            deny_fields: Vec::new(),
-            events: LevelFilter::OFF,
-            async_spans: AsyncSpans::Auto,
-            buffer_limit_bytes: 512 << 20,
-            field_limit_bytes: 4096,
-            overflow: Overflow::Stop,
-            keep: None,
-            dumps: DumpConfig::default(),
-            spill_folder: None,
-            split: None,
-            shm_folder: None,
-            flush_timeout: Duration::from_secs(5),
-            record_from_start: true,
-            fields_while_idle: false,
-            flush_on_signals: true,
-            gzip_level: 1,
-            execution_trace: false,
-            host_name: None,
-            trace_id: None,
-            group_trace_id: String::new(),
-            slice_extras: SliceExtrasConfig::default(),
-            gpu: Gpu::default(),
-            ondemand: OnDemandConfig::default(),
-            log_level: Logger::DEFAULT_THRESHOLD,
-            log_format: LogFormat::default(),
-            verbose_log_modules: Vec::new(),
-            distributed: None,
-            job_metadata: Vec::new(),
-            file: ConfigFile::default(),
-            merged: MergedSettings::default(),
-        }
-    }
-}
-
 /// Reports the environment's unknown variables and the warning `unused`, once for the process.
 pub(crate) fn report_unknown_variables(env: &Env, unused: Option<String>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
@@ -402,9 +285,12 @@ fn report_to(logger: &Logger, warnings: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diag::Severity;
     use kineto_model::activity::{ActivityGroup, ActivityType};
     use std::fs;
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+    use tracing_core::LevelFilter;
 
     /// Resolves with a configuration file of that text.
     fn resolve(overrides: &Overrides, env: &[(&str, &str)], file: &str) -> Result<(Config, Vec<String>), Error> {
@@ -464,19 +350,6 @@ mod tests {
         let (_, warnings) = resolve(&Overrides::default(), &[metrics], "").unwrap();
         assert!(warnings.len() == 1 && warnings[0].contains("add that to ACTIVITY_TYPES"), "{warnings:?}");
         config(&Overrides::default(), &[metrics, ("KINETO_ACTIVITY_TYPES", "kernel,hardware_counters")], "");
-    }
-
-    #[test]
-    fn defaults_match_the_table() {
-        for key in Key::ALL.iter().copied() {
-            let mut config = Config::default();
-            if let Some(text) = key.default_text() {
-                key.apply(&key.spec().kind.parse(text).unwrap(), &mut config);
-            }
-            // Collectors know the defaults of their options.
-            config.gpu.options = Default::default();
-            assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()), "{key:?}");
-        }
     }
 
     #[test]

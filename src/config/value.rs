@@ -45,6 +45,23 @@ pub(crate) enum Value {
     Filter(Box<Targets>),
 }
 
+impl Value {
+    /// Returns the number; 0 for another kind of value, or for one below 0.
+    pub(super) fn as_number(&self) -> u64 {
+        if let Value::Int(number) = self { u64::try_from(*number).unwrap_or(0) } else { 0 }
+    }
+
+    /// Returns the number as seconds.
+    pub(super) fn as_seconds(&self) -> Duration {
+        Duration::from_secs(self.as_number())
+    }
+
+    /// Returns the text; an empty one for another kind of value.
+    pub(super) fn as_text(&self) -> &str {
+        if let Value::Text(text) = self { text } else { "" }
+    }
+}
+
 /// A field of the configuration that a key's value sets; a value of another kind has no effect.
 pub(super) trait Assign {
     fn assign(&mut self, value: &Value);
@@ -64,10 +81,12 @@ macro_rules! assign {
 
 assign! {
     bool: Bool(is_on) => *is_on;
-    u32: Int(number) => u32::try_from(*number).unwrap_or(0);
-    usize: Int(number) => usize::try_from(*number).unwrap_or(0);
+    Option<bool>: Bool(is_on) => Some(*is_on);
+    // The builder's number may be too large.
+    usize: Int(number) => usize::try_from(*number).unwrap_or(usize::MAX);
+    Option<u32>: Int(number) => u32::try_from(*number).ok();
     u64: Bytes(bytes) => *bytes;
-    Duration: Time(time) => *time;
+    Option<u64>: Bytes(bytes) => Some(*bytes);
     Option<Duration>: Duration(duration) => Some(*duration);
     String: Text(text) => text.clone();
     // An empty text means none.
@@ -85,6 +104,35 @@ assign! {
     Vec<DumpTrigger>: DumpTriggers(triggers) => triggers.clone();
     Output: Output(output) => output.clone();
     Option<Targets>: Filter(targets) => Some((**targets).clone());
+}
+
+impl Assign for u32 {
+    fn assign(&mut self, value: &Value) {
+        match value {
+            Value::Int(number) => *self = u32::try_from(*number).unwrap_or(0),
+            Value::Mode(mode) => *self = *mode,
+            _ => {}
+        }
+    }
+}
+
+impl Assign for Duration {
+    fn assign(&mut self, value: &Value) {
+        if let Value::Time(time) | Value::Duration(time) = value {
+            *self = *time;
+        }
+    }
+}
+
+/// An empty text keeps the default.
+impl Assign for PathBuf {
+    fn assign(&mut self, value: &Value) {
+        if let Value::Text(path) = value
+            && !path.is_empty()
+        {
+            *self = PathBuf::from(path);
+        }
+    }
 }
 
 /// Several keys that select types add up.

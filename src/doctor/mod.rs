@@ -197,7 +197,7 @@ impl Doctor {
 
     fn examine_plugins(&self, config: &Config) -> Vec<CollectorDiagnosis> {
         let Some(folder) = &config.gpu.plugin_folder else { return Vec::new() };
-        if !config.gpu.plugins {
+        if config.gpu.disables_plugins {
             return vec![CollectorDiagnosis::for_unavailable("plugins", switched_off("KINETO_DISABLE_PLUGINS"))];
         }
         let (plugins, others) = kineto_devices::load_plugins(folder);

@@ -266,7 +266,7 @@ impl WrittenFiles {
     /// Adds the files of a request, and removes those of the oldest requests beyond the limits. If the request `is_own`, the
     /// program named the files; else, they are among those that were [added](Self::add).
     pub(super) fn add_request(&self, paths: Vec<PathBuf>, is_own: bool, limits: &RetentionLimits) {
-        if *limits == RetentionLimits::NONE {
+        if *limits == RetentionLimits::default() {
             return;
         }
         // Not a device such as /dev/null, nor what has taken the file's place.
@@ -353,6 +353,7 @@ fn with_pid(name: &str, pid: u32) -> String {
 mod tests {
     use super::super::source::Incoming;
     use super::*;
+    use crate::config::Config;
     use std::time::Duration;
 
     fn parts() -> PlaceholderValues {
@@ -428,7 +429,7 @@ mod tests {
         let (temp, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let root = fs::canonicalize(temp.path()).unwrap();
         fs::create_dir(root.join("a")).unwrap();
-        let settings = OnDemandConfig { trace_folder: root.clone(), ..OnDemandConfig::default() };
+        let settings = OnDemandConfig { trace_folder: root.clone(), ..Config::default().ondemand };
         let incoming = Incoming {
             text: format!("ACTIVITIES_LOG_FILE={}", root.join("a/t.json").display()),
             by: "a test".to_owned(),
@@ -463,7 +464,7 @@ mod tests {
     fn files_of_one_second_are_numbered() {
         let temp = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(temp.path()).unwrap();
-        let settings = OnDemandConfig { trace_folder: root.clone(), ..OnDemandConfig::default() };
+        let settings = OnDemandConfig { trace_folder: root.clone(), ..Config::default().ondemand };
         let (written, parts) = (WrittenFiles::default(), parts());
         let write = |name: &str| {
             let text = format!("ACTIVITIES_LOG_FILE={}", root.join(name).display());
@@ -478,6 +479,7 @@ mod tests {
         assert_eq!(fs::read_dir(&root).unwrap().count(), 4);
     }
 
+    // Shows the keys KINETO_ONDEMAND_FILES_AGE, KINETO_ONDEMAND_FILES_MB.
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn oldest_requests_are_removed_beyond_the_limits() {
@@ -493,8 +495,8 @@ mod tests {
             left.sort();
             left.into_iter().map(|name| name.into_string().unwrap()).collect::<Vec<_>>()
         };
-        let bytes = |bytes_max| RetentionLimits { bytes_max, ..RetentionLimits::NONE };
-        let files = |files_max| RetentionLimits { files_max, ..RetentionLimits::NONE };
+        let bytes = |bytes_max| RetentionLimits { bytes_max, ..RetentionLimits::default() };
+        let files = |files_max| RetentionLimits { files_max, ..RetentionLimits::default() };
         write("other.json");
         assert_eq!(left(&["a.json", "a.et.json"], files(3)).len(), 3);
         assert_eq!(left(&["b.json"], bytes(300)), ["a.et.json", "a.json", "b.json", "other.json"]);
@@ -505,9 +507,9 @@ mod tests {
         fs::rename(write("new"), root.join("b.json")).unwrap();
         assert_eq!(left(&["d.json"], files(1)), ["b.json", "d.json", "other.json"]);
         assert_eq!(left(&["e.json"], bytes(1)), ["b.json", "e.json", "other.json"], "the newest stays");
-        assert_eq!(left(&["f.json"], RetentionLimits::NONE).len(), 4);
+        assert_eq!(left(&["f.json"], RetentionLimits::default()).len(), 4);
         std::thread::sleep(Duration::from_millis(1));
-        let age = RetentionLimits { age_max: Duration::from_nanos(1), ..RetentionLimits::NONE };
+        let age = RetentionLimits { age_max: Duration::from_nanos(1), ..RetentionLimits::default() };
         assert_eq!(left(&["e.json"], age), ["b.json", "e.json", "f.json", "other.json"], "the newest stays");
         // Neither a device nor what has taken the place of a request's file is removed.
         let (foreign, limits) = (write("foreign.json"), files(1));

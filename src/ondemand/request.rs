@@ -236,7 +236,7 @@ mod tests {
         let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output: None, answer: None };
         Request::from_incoming(
             &incoming,
-            &OnDemandConfig::default(),
+            &Config::default().ondemand,
             &PlaceholderValues { pid: 7, ..Config::default().placeholder_values() },
         )
     }
@@ -246,6 +246,7 @@ mod tests {
         format!("PROFILE_START_TIME={}", (now + seconds) * 1000)
     }
 
+    // Shows the key PROFILE_START_ITERATION.
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn iterations_need_a_start_iteration() {
@@ -262,6 +263,7 @@ mod tests {
         assert_eq!(warmup, Duration::from_secs(5));
     }
 
+    // Shows the keys ACTIVITIES_ENABLED, ACTIVITIES_DURATION_SECS.
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn every_number_has_bounds() {
@@ -315,6 +317,7 @@ mod tests {
         assert_eq!(read("ACTIVITIES_LOG_FILE=/tmp/a.pftrace").unwrap().asked.warnings, [""; 0]);
     }
 
+    // Shows the keys ACTIVITIES_WARMUP_PERIOD_SECS, ACTIVITIES_WARMUP_ITERATIONS.
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn warmup_is_read_in_seconds_or_iterations() {
@@ -345,7 +348,7 @@ mod tests {
                  PROFILE_START_ITERATION={start}\nPROFILE_START_ITERATION_ROUNDUP={roundup}"
             );
             match read(&text).map(|request| request.when) {
-                Ok(When::Time { length, .. }) => prop_assert!(length <= OnDemandConfig::default().max_duration && iterations == 0),
+                Ok(When::Time { length, .. }) => prop_assert!(length <= Config::default().ondemand.max_duration && iterations == 0),
                 Ok(When::Iterations { count, roundup, .. }) => prop_assert!(count <= ITERATIONS_MAX && roundup > 0),
                 Err(why) => prop_assert!(!why.is_empty()),
             }

@@ -173,6 +173,7 @@ mod tests {
         }
     }
 
+    // Shows the keys DUMP_FILES_MB, DUMP_FILES_AGE.
     #[test]
     fn oldest_dumps_are_removed_beyond_the_limits() {
         let folder = tempfile::tempdir().unwrap();
@@ -196,7 +197,7 @@ mod tests {
         write(&name(2, "a.et.json"));
         let newest = write(&name(6, "b.pt.trace.json"));
         let left = |files_max, bytes_max| {
-            remove_old_dumps(&newest, &RetentionLimits { files_max, bytes_max, ..RetentionLimits::NONE }, false);
+            remove_old_dumps(&newest, &RetentionLimits { files_max, bytes_max, ..RetentionLimits::default() }, false);
             let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
             left.sort();
             assert!(others.iter().all(|other| left.contains(&(*other).into())), "{left:?}");
@@ -207,10 +208,10 @@ mod tests {
         assert_eq!(left(6, 600), 4, "the second, which has two files");
         assert_eq!(left(3, 600), 2);
         assert_eq!(left(1, 1), 1, "the newest stays");
-        let limits = RetentionLimits { files_max: 1, ..RetentionLimits::NONE };
+        let limits = RetentionLimits { files_max: 1, ..RetentionLimits::default() };
         remove_old_dumps(&folder.path().join("app.pt.trace.json"), &limits, false);
         remove_old_dumps(Path::new("sink://x/app_7_20201126T074900.000Z_001_a.json"), &limits, false);
-        let hour = RetentionLimits { age_max: Duration::from_secs(3600), ..RetentionLimits::NONE };
+        let hour = RetentionLimits { age_max: Duration::from_secs(3600), ..RetentionLimits::default() };
         let [old, young] = [name(3, "old.pt.trace.json"), name(4, "young.pt.trace.json")].map(|name| write(&name));
         let two_hours_ago = SystemTime::now() - Duration::from_secs(7200);
         fs::File::options().write(true).open(&old).unwrap().set_modified(two_hours_ago).unwrap();
@@ -235,7 +236,7 @@ mod tests {
             path
         };
         let future = [1, 2, 3].map(|n| write(now + n * hour, "future"));
-        let limits = RetentionLimits { files_max: 3, ..RetentionLimits::NONE };
+        let limits = RetentionLimits { files_max: 3, ..RetentionLimits::default() };
         let past: Vec<_> = (0..4)
             .map(|n| {
                 let newest = write(now - hour + Duration::from_secs(n), "past");

@@ -35,6 +35,7 @@ impl Session {
     }
 }
 
+// Shows the key REQUEST_GROUP_TRACE_ID.
 #[test]
 fn each_recording_has_its_own_trace_id() {
     for mode in [Mode::Kineto, Mode::PrivateUse1] {

@@ -7,7 +7,7 @@ use super::dumps::DumpSource;
 use super::exit::registered_sessions;
 use super::lock_within;
 use super::observer::SessionEvent;
-use crate::config::{DumpConfig, DumpTrigger};
+use crate::config::{Config, DumpConfig, DumpTrigger};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, signal, thread};
@@ -238,7 +238,7 @@ fn report_failure(session: &Session, cause: &impl Display, error: Error) {
 
 impl Default for DumpControl {
     fn default() -> DumpControl {
-        DumpControl::new(DumpConfig::default())
+        DumpControl::new(Config::default().dumps)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::Config;
 use super::super::keys::Key;
 use super::super::sources::settings::ConfigSource;
-use super::super::value::{Value, parse_duration};
+use super::super::value::parse_duration;
 use super::retention::RetentionLimits;
 use std::fmt;
 use std::str::FromStr;
@@ -126,7 +126,7 @@ impl fmt::Display for DumpTrigger {
 }
 
 /// When dumps and the last trace are written, how large the files may be, and how many dumps are kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DumpConfig {
     pub(crate) triggers: Vec<DumpTrigger>,
     /// How long a dump waits after its trigger, so that it shows what follows.
@@ -166,33 +166,6 @@ impl DumpConfig {
             _ => None,
         });
         times.min()
-    }
-
-    /// Applies a key of dumps.
-    pub(in crate::config) fn apply_setting(&mut self, key: Key, value: &Value) {
-        match (key, value) {
-            (Key::DumpAfter, Value::Duration(time)) => self.after = *time,
-            (Key::DumpInterval, Value::Duration(time)) => self.interval = *time,
-            (Key::DumpFiles, value) => self.kept.set_files(value),
-            (Key::DumpBytes, value) => self.kept.set_bytes(value),
-            (Key::DumpAge, value) => self.kept.set_age(value),
-            (Key::FileLimit, Value::Bytes(bytes)) => self.file_limit = Some(*bytes),
-            (Key::WriteAtEnd, Value::Bool(on)) => self.write_at_end = Some(*on),
-            _ => {}
-        }
-    }
-}
-
-impl Default for DumpConfig {
-    fn default() -> DumpConfig {
-        DumpConfig {
-            triggers: Vec::new(),
-            after: Duration::from_secs(1),
-            interval: Duration::from_secs(60),
-            kept: RetentionLimits { files_max: 20, bytes_max: 2 << 30, ..RetentionLimits::NONE },
-            file_limit: None,
-            write_at_end: None,
-        }
     }
 }
 

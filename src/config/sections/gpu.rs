@@ -10,7 +10,7 @@ use kineto_devices::Options;
 use kineto_model::activity::{ActivityType, ActivityTypes};
 
 /// The settings for recording GPUs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Gpu {
     /// The most bytes of a vendor's unread records.
     pub(crate) buffer_bytes: u64,
@@ -22,31 +22,22 @@ pub(crate) struct Gpu {
     pub(crate) device_memory: bool,
     /// All other keys and variables; each collector reads its own.
     pub(crate) options: Options,
-    /// The folder of plugins, and whether they are loaded.
+    /// The folder of plugins, which are loaded unless that is disabled.
     pub(crate) plugin_folder: Option<PathBuf>,
-    pub(crate) plugins: bool,
+    pub(crate) disables_plugins: bool,
     /// Options for collectors, torch's `custom_profiler_config`.
     pub(crate) custom_config: String,
 }
 
 impl Gpu {
-    /// Sets the value of a key. Keys that nothing else reads are options of collectors.
-    pub(in crate::config) fn apply_setting(&mut self, key: Key, value: &Value) {
-        match (key, value) {
-            (Key::MaxGpuBufferSize, Value::Int(mebibytes)) => {
-                // Fewer than two of the vendor's buffers do not work.
-                self.buffer_bytes = u64::try_from(*mebibytes).unwrap_or(0).max(8) << 20;
-            }
-            (Key::CudaSyncWaitEvents, Value::Bool(on)) => self.wait_events = *on,
-            (Key::ProfilerRange, Value::Bool(on)) => self.profiler_range = *on,
-            (Key::DeviceMemory, Value::Bool(on)) => self.device_memory = *on,
-            (Key::PluginFolder, Value::Text(path)) => self.plugin_folder = some_path(path),
-            (Key::DisablePlugins, Value::Bool(on)) => self.plugins = !on,
-            (Key::CustomConfig, Value::Text(text)) => self.custom_config.clone_from(text),
-            (_, Value::Bool(on)) => self.options.set(key.spec().name, *on),
-            (_, Value::Int(number)) => self.options.set(key.spec().name, *number),
-            (_, Value::Text(text)) => self.options.set(key.spec().name, text.as_str()),
-            (_, Value::List(list)) => self.options.set(key.spec().name, list.clone()),
+    /// Passes the value of a key to collectors, under its name.
+    pub(in crate::config) fn set_option(&mut self, key: Key, value: &Value) {
+        let name = key.spec().name;
+        match value {
+            Value::Bool(on) => self.options.set(name, *on),
+            Value::Int(number) => self.options.set(name, *number),
+            Value::Text(text) => self.options.set(name, text.as_str()),
+            Value::List(list) => self.options.set(name, list.clone()),
             _ => {}
         }
     }
@@ -88,28 +79,15 @@ fn collector_variables() -> impl Iterator<Item = &'static str> {
     variables.flat_map(|(names, ..)| names.iter().copied())
 }
 
-fn some_path(text: &str) -> Option<PathBuf> {
-    Some(PathBuf::from(text)).filter(|_| !text.is_empty())
-}
-
-impl Default for Gpu {
-    fn default() -> Self {
-        Gpu {
-            buffer_bytes: 128 << 20,
-            wait_events: true,
-            profiler_range: false,
-            device_memory: false,
-            options: Options::default(),
-            plugin_folder: None,
-            plugins: true,
-            custom_config: String::new(),
-        }
-    }
+/// Returns the bytes of that many MiB: fewer than two of the vendor's buffers do not work.
+pub(in crate::config) fn buffer_bytes(mebibytes: u64) -> u64 {
+    mebibytes.max(8) << 20
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use kineto_model::activity::ActivityGroup;
 
     #[test]
@@ -119,9 +97,9 @@ mod tests {
         for key in keys {
             let (one, other) = crate::config::sources::settings::tests::sample(*key);
             let is_seen = |text: &&str| {
-                let mut gpu = Gpu::default();
-                gpu.apply_setting(*key, &key.spec().kind.parse(text).unwrap());
-                format!("{gpu:?}") != format!("{:?}", Gpu::default())
+                let mut config = Config::default();
+                key.apply(&key.spec().kind.parse(text).unwrap(), &mut config);
+                format!("{:?}", config.gpu) != format!("{:?}", Config::default().gpu)
             };
             assert!([one, other].iter().any(is_seen), "{key:?}");
         }
@@ -141,12 +119,13 @@ mod tests {
 
     #[test]
     fn plugin_folder_is_used_unless_disabled() {
-        let mut gpu = Gpu::default();
-        gpu.apply_setting(Key::PluginFolder, &Value::Text("/opt/plugins".to_owned()));
-        assert_eq!((gpu.plugin_folder.as_deref(), gpu.plugins), (Some("/opt/plugins".as_ref()), true));
-        gpu.apply_setting(Key::DisablePlugins, &Value::Bool(true));
-        gpu.apply_setting(Key::PluginFolder, &Value::Text(String::new()));
-        assert_eq!((gpu.plugin_folder, gpu.plugins), (None, false));
+        let mut config = Config::default();
+        Key::PluginFolder.apply(&Value::Text("/opt/plugins".to_owned()), &mut config);
+        assert_eq!(config.gpu.plugin_folder.as_deref(), Some("/opt/plugins".as_ref()));
+        assert!(!config.gpu.disables_plugins);
+        Key::DisablePlugins.apply(&Value::Bool(true), &mut config);
+        Key::PluginFolder.apply(&Value::Text(String::new()), &mut config);
+        assert_eq!((config.gpu.plugin_folder, config.gpu.disables_plugins), (None, true));
     }
 
     #[test]
@@ -154,20 +133,20 @@ mod tests {
         let mut gpu = Gpu::default();
         let mtia = ActivityGroup::Mtia.types();
         assert_eq!(gpu.allowed_types(mtia), mtia);
-        gpu.apply_setting(Key::CustomConfig, &Value::Text("disable_ccp_events, x=1;disable_counter_events".to_owned()));
+        gpu.custom_config = "disable_ccp_events, x=1;disable_counter_events".to_owned();
         let left = mtia.without(ActivityType::MtiaCcpEvents).without(ActivityType::MtiaCounters);
         assert_eq!(gpu.allowed_types(mtia), left);
-        gpu.apply_setting(Key::CustomConfig, &Value::Text("disable_runtime_events,disable_insight_events".to_owned()));
+        gpu.custom_config = "disable_runtime_events,disable_insight_events".to_owned();
         let left = mtia.without(ActivityType::MtiaRuntime).without(ActivityType::MtiaInsight);
         assert_eq!((gpu.allowed_types(mtia), gpu.allowed_types(ActivityTypes::EMPTY)), (left, ActivityTypes::EMPTY));
     }
 
     #[test]
     fn buffer_memory_is_at_least_two_buffers() {
-        let mut gpu = Gpu::default();
+        let mut config = Config::default();
         for (mebibytes, expected) in [(-1, 8), (0, 8), (9, 9)] {
-            gpu.apply_setting(Key::MaxGpuBufferSize, &Value::Int(mebibytes));
-            assert_eq!(gpu.buffer_bytes, expected << 20);
+            Key::MaxGpuBufferSize.apply(&Value::Int(mebibytes), &mut config);
+            assert_eq!(config.gpu.buffer_bytes, expected << 20);
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Sources of external requests, and the limits on their files.
 
-use super::super::keys::Key;
-use super::super::value::Value;
 use super::retention::RetentionLimits;
 use super::timetable::Timetable;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The settings for external requests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OnDemandConfig {
     /// `KINETO_USE_DAEMON`: whether the daemon is polled, unless `fabric` decides.
     pub(crate) use_daemon: bool,
@@ -61,56 +59,15 @@ impl OnDemandConfig {
     pub(crate) fn polls_daemon(&self) -> bool {
         self.polling_override.unwrap_or(self.use_daemon)
     }
-
-    /// Applies a key's value.
-    pub(in crate::config) fn apply_setting(&mut self, key: Key, value: &Value) {
-        let seconds = |number| Duration::from_secs(u64::try_from(number).unwrap_or(0));
-        let folder = |path: &String| Some(PathBuf::from(path)).filter(|_| !path.is_empty());
-        match (key, value) {
-            (Key::IpcFabric, Value::Bool(on)) => self.polling_override = Some(*on),
-            (Key::UpdateInterval, Value::Int(number)) => {
-                self.poll_interval = Some(seconds(*number).max(MIN_POLL_INTERVAL))
-            }
-            (Key::SocketFolder, Value::Text(path)) => self.socket_folder = folder(path),
-            (Key::OnDemandFolder, Value::Text(path)) => {
-                self.trace_folder = folder(path).unwrap_or_else(|| OnDemandConfig::default().trace_folder);
-            }
-            (Key::LongestRequest, Value::Int(number)) => self.max_duration = seconds(*number),
-            (Key::LatestStart, Value::Int(number)) => self.max_start_delay = seconds(*number),
-            (Key::FileMode, Value::Mode(mode)) => self.file_mode = *mode,
-            (Key::RequestFiles, value) => self.kept.set_files(value),
-            (Key::RequestBytes, value) => self.kept.set_bytes(value),
-            (Key::RequestAge, value) => self.kept.set_age(value),
-            (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
-            (Key::DaemonUser, Value::Int(user)) => self.trusted_uid = u32::try_from(*user).ok(),
-            (Key::SlurmJob, Value::Text(job)) => self.slurm_job_id = leading_number(job),
-            _ => self.timetable.apply_setting(key, value),
-        }
-    }
 }
 
-impl Default for OnDemandConfig {
-    fn default() -> OnDemandConfig {
-        OnDemandConfig {
-            use_daemon: false,
-            polling_override: None,
-            poll_interval: None,
-            socket_folder: None,
-            trace_folder: PathBuf::from("/tmp/"),
-            max_duration: Duration::from_secs(3600),
-            max_start_delay: Duration::from_secs(3600),
-            file_mode: 0o600,
-            kept: RetentionLimits::NONE,
-            trigger_folder: None,
-            trusted_uid: None,
-            slurm_job_id: 0,
-            timetable: Timetable::default(),
-        }
-    }
+/// Returns the interval that a key asks for, which is as long as dynolog's own at least.
+pub(in crate::config) fn poll_interval(asked: Duration) -> Duration {
+    asked.max(MIN_POLL_INTERVAL)
 }
 
 /// Returns the number at the start of a text, as C's `strtoll` reads it; 0 if there is none.
-fn leading_number(text: &str) -> i64 {
+pub(in crate::config) fn leading_number(text: &str) -> i64 {
     let text = text.trim_start();
     let digits_from = usize::from(text.starts_with(['-', '+']));
     let digits = text.bytes().skip(digits_from).take_while(u8::is_ascii_digit).count();
@@ -125,6 +82,7 @@ fn leading_number(text: &str) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Config, Key, Value};
 
     #[test]
     fn job_is_the_leading_number() {
@@ -137,23 +95,23 @@ mod tests {
 
     #[test]
     fn file_key_wins_over_the_variable() {
-        let mut settings = OnDemandConfig::default();
-        assert!(!settings.polls_daemon());
-        settings.use_daemon = true;
-        assert!(settings.polls_daemon());
-        settings.apply_setting(Key::IpcFabric, &Value::Bool(false));
-        assert!(!settings.polls_daemon() && settings.is_enabled());
-        settings.apply_setting(Key::UpdateInterval, &Value::Int(0));
-        assert_eq!(settings.poll_interval, Some(MIN_POLL_INTERVAL));
+        let mut config = Config::default();
+        assert!(!config.ondemand.polls_daemon());
+        Key::UseDaemon.apply(&Value::Bool(true), &mut config);
+        assert!(config.ondemand.polls_daemon());
+        Key::IpcFabric.apply(&Value::Bool(false), &mut config);
+        assert!(!config.ondemand.polls_daemon() && config.ondemand.is_enabled());
+        Key::UpdateInterval.apply(&Value::Int(0), &mut config);
+        assert_eq!(config.ondemand.poll_interval, Some(MIN_POLL_INTERVAL));
     }
 
     #[test]
     fn requests_come_from_the_daemon_or_a_folder() {
-        let mut settings = OnDemandConfig::default();
-        settings.apply_setting(Key::TriggerFolder, &Value::Text(String::new()));
-        assert!(!settings.is_enabled());
-        settings.apply_setting(Key::TriggerFolder, &Value::Text("/run/app".into()));
-        assert!(settings.is_enabled());
-        assert!(!settings.polls_daemon());
+        let mut config = Config::default();
+        Key::TriggerFolder.apply(&Value::Text(String::new()), &mut config);
+        assert!(!config.ondemand.is_enabled());
+        Key::TriggerFolder.apply(&Value::Text("/run/app".into()), &mut config);
+        assert!(config.ondemand.is_enabled());
+        assert!(!config.ondemand.polls_daemon());
     }
 }

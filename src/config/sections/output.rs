@@ -12,12 +12,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The destination of a recording's trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) enum Output {
     /// None: the program saves it.
     Nowhere,
     /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; except on Linux, in the current folder.
+    #[default]
     Default,
     /// This file with `_<pid>` inserted, as libkineto does with ACTIVITIES_LOG_FILE, so that processes do not share a file.
     PerProcess(PathBuf),

@@ -3,7 +3,7 @@
 use tracing_subscriber::filter::Targets;
 
 /// The stacks and CPU counters of slices.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SliceExtrasConfig {
     /// The most frames of a stack.
     pub(crate) stack_frames: usize,
@@ -11,10 +11,4 @@ pub(crate) struct SliceExtrasConfig {
     pub(crate) stack_filter: Option<Targets>,
     /// The names of the counted events.
     pub(crate) performance_events: Vec<String>,
-}
-
-impl Default for SliceExtrasConfig {
-    fn default() -> SliceExtrasConfig {
-        SliceExtrasConfig { stack_frames: 32, stack_filter: None, performance_events: Vec::new() }
-    }
 }

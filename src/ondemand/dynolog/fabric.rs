@@ -338,6 +338,7 @@ mod tests {
         assert!(!client.exists());
     }
 
+    // Shows the key KINETO_DAEMON_UID.
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn only_trusted_users_are_accepted() {

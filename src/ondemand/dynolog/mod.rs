@@ -301,6 +301,7 @@ fn requester_name(sender: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use std::os::unix::net::UnixDatagram;
 
     /// A daemon in its own folder, and a client that has not polled it yet.
@@ -308,7 +309,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let daemon = UnixDatagram::bind(folder.path().join("dynolog")).unwrap();
         let socket_folder = Some(folder.path().to_owned());
-        let settings = OnDemandConfig { use_daemon: true, socket_folder, ..OnDemandConfig::default() };
+        let settings = OnDemandConfig { use_daemon: true, socket_folder, ..Config::default().ondemand };
         let client = DaemonClient::new(&settings).unwrap();
         (folder, daemon, client)
     }
@@ -346,7 +347,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn daemon_that_was_not_polled_is_not_reported() {
         let (_folder, _daemon, mut client) = pair();
-        let settings = |fabric| OnDemandConfig { polling_override: Some(fabric), ..OnDemandConfig::default() };
+        let settings = |fabric| OnDemandConfig { polling_override: Some(fabric), ..Config::default().ondemand };
         let now = Instant::now();
         client.send_poll(now, false);
         client.apply_settings(&settings(false));

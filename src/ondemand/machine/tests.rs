@@ -1,7 +1,7 @@
 //! Tests of the request state machine.
 
 use super::*;
-use crate::config::{Config, OnDemandConfig, PlaceholderValues, Timetable};
+use crate::config::{Config, PlaceholderValues, Timetable};
 use crate::ondemand::source::Incoming;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
@@ -28,7 +28,7 @@ impl Bench {
         let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output, answer: None };
         let parts =
             PlaceholderValues { pid: 7, time: Some(self.moment.wall), ..Config::default().placeholder_values() };
-        let request = Request::from_incoming(&incoming, &OnDemandConfig::default(), &parts).unwrap();
+        let request = Request::from_incoming(&incoming, &Config::default().ondemand, &parts).unwrap();
         self.machine.admit_request(request, &self.moment)
     }
 
@@ -122,6 +122,7 @@ fn summary_has_the_state_and_the_waiting_requests() {
     assert_eq!(summary(&bench), ("idle", false, 0));
 }
 
+// Shows the key PROFILE_START_TIME.
 #[test]
 #[cfg_attr(miri, ignore = "asks the operating system")]
 fn warmup_precedes_the_start_time_or_is_shortened() {
