@@ -416,6 +416,7 @@ fn arguments_keep_their_json_types() {
     assert_eq!(kernels[0]["args"].to_string(), args.to_string());
 }
 
+// Shows the key KINETO_PLUGIN_LIB_DIR_PATH.
 #[test]
 fn file_that_is_not_a_plugin_is_named_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();

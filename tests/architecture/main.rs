@@ -388,43 +388,55 @@ fn no_such_test(name: &str) -> Option<String> {
     (!is_there).then(|| format!("{file} has no test `{test}`"))
 }
 
-#[test]
-fn each_key_has_an_owner_and_a_test() {
-    let table = tracing_kineto::KinetoLayerBuilder::reference();
-    let (keys, sources) = (keys::keys_of(&table), sources().unwrap());
-    let missing = keys::LIBKINETO.iter().filter(|key| !keys.contains(**key)).map(|key| format!("{key} is no key here"));
-    let owned = keys::OWNERS.iter().flat_map(|owner| keys::faults(owner, &sources));
-    let untested = keys::OWNERS.iter().filter_map(|owner| {
-        if owner.test.contains(".rs::") {
-            no_such_test(owner.test)
-        } else {
-            Some(format!("`{}` is the name of no test", owner.test))
+/// Returns the sources of all tests, also of those inside of packages.
+fn texts_of_tests() -> String {
+    fn append_folder(folder: &Path, text: &mut String) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                append_folder(&path, text);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text.push_str(&fs::read_to_string(path).unwrap_or_default());
+            }
         }
-    });
-    let unowned = keys::unowned(&keys, keys::OWNERS);
-    assert_none(&missing.chain(unowned).chain(owned).chain(untested).collect::<Vec<_>>());
+    }
+    let mut text = String::new();
+    ["src", "tests", "crates"].iter().for_each(|folder| append_folder(&root().join(folder), &mut text));
+    text
 }
 
 #[test]
-fn a_key_without_an_owner_is_found() {
-    let table = "| Cargo feature `x` | | on or off | off |  | a |\n|---|---|\n| `ONE` | `one(bool)` | true or false | `true` | at \
-                 once | b |\n| `TWO` |  | text | empty |  | c |\n| `HOME`, `PATH` |  |  | unset |  | d |\n\
-                 | `SHELL` |  |  | unset |  | e |";
-    let keys = keys::keys_of(table);
-    assert_eq!(keys.iter().collect::<Vec<_>>(), ["ONE", "TWO"]);
-    let owner = |key, file, name| keys::Owner { key, file, name, test: "" };
-    let (one, gone) = (owner("ONE", "a.rs", "one"), owner("THREE", "a.rs", "one"));
-    assert_eq!(keys::unowned(&keys, &[one, gone]), ["TWO has no owner", "THREE has an owner, and is no key"]);
-    let sources = [
-        Source::new("config/mod.rs", "struct Config { one: bool, two: bool }"),
-        Source::new("config/sources/parse.rs", "fn f() { one }"),
-        Source::new("a.rs", "/// one\nfn f() { config.one; \"two\" } #[cfg(test)] mod tests { fn g() { two } }"),
-    ];
-    let faults = |file, name| keys::faults(&owner("ONE", file, name), &sources).len();
-    let option = |file| keys::faults(&owner("two", file, "two"), &sources).len();
-    assert_eq!((option("a.rs"), option("config/mod.rs")), (0, 1));
-    assert_eq!((faults("a.rs", "one"), faults("a.rs", "two"), faults("b.rs", "one")), (0, 1, 1));
-    assert_eq!((faults("config/sources/parse.rs", "one"), faults("a.rs", "f"), faults("a.rs", "three")), (1, 0, 2));
+fn each_key_is_used_and_has_a_test() {
+    let table = fs::read_to_string(root().join("src/config/keys.rs")).unwrap();
+    let (rows, sources, texts) = (keys::rows(&table), sources().unwrap(), texts_of_tests());
+    let reference = tracing_kineto::KinetoLayerBuilder::reference();
+    let lost = rows.iter().filter(|(name, _)| !reference.contains(&format!("\n| `{name}` | ")));
+    let lost = lost.map(|(name, _)| format!("{name} is not in the table of settings"));
+    let is_key = |name: &str| rows.iter().any(|(key, _)| key == name);
+    let missing = keys::LIBKINETO.iter().filter(|key| !is_key(key)).map(|key| format!("{key} is no key here"));
+    let shown: BTreeSet<_> = keys::shown_keys(&texts).collect();
+    let untested = rows.iter().filter(|(name, _)| !shown.contains(name.as_str()));
+    let untested = untested.map(|(name, _)| format!("no test has the comment `// Shows the key {name}.`"));
+    let gone = shown.iter().filter(|name| !is_key(name)).map(|name| format!("a test shows {name}, which is no key"));
+    let unused = rows.iter().filter_map(|(name, target)| keys::unused(name, target, &sources));
+    assert_none(&lost.chain(missing).chain(untested).chain(gone).chain(unused).collect::<Vec<_>>());
+    assert!(rows.len() > 100, "{}", rows.len());
+}
+
+#[test]
+fn unused_or_untested_key_is_found() {
+    let table = "\nkeys! {\n    One: Both Now \"ONE\", 1,\n        \"a; b\" => one: u32 = 1;\n    Two: Both \"TWO\" => (part.two);\n    \
+                 Three: Both \"THREE\" => (|config, value| config.part.three = value);\n    Four: Both \"FOUR\" => (option);\n}\n";
+    let rows = keys::rows(table);
+    assert_eq!(rows.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["ONE", "TWO", "THREE", "FOUR"]);
+    let unused = |text: &str| {
+        let sources = [Source::new("config/keys.rs", "config.one.two"), Source::new("a.rs", text)];
+        rows.iter().filter(|(name, target)| keys::unused(name, target, &sources).is_some()).count()
+    };
+    assert_eq!(unused("fn f() { config.one; config.part.two; part.three; \"FOUR\" }"), 0);
+    assert_eq!(unused("fn one() { two(); three } #[cfg(test)] mod tests { fn g() { part.two } }"), 4);
+    let shown = keys::shown_keys("    // Shows the keys ONE, TWO.\n// Shows the key THREE.\n// Shows the window.\n");
+    assert_eq!(shown.collect::<Vec<_>>(), ["ONE", "TWO", "THREE"]);
 }
 
 /// The rows of the table that counts items: by group, and of all.

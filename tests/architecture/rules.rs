@@ -63,9 +63,9 @@ impl Source {
         defined.filter_map(|(_, name)| name.word()).filter(|name| name.starts_with(char::is_uppercase))
     }
 
-    /// Whether what is shipped of it has that name in it.
-    pub(crate) fn names(&self, name: &str) -> bool {
-        self.shipped.iter().any(|token| token.is_word(name))
+    /// Returns whether its shipped part reads a field of that name.
+    pub(crate) fn reads_field(&self, name: &str) -> bool {
+        self.shipped.windows(2).any(|pair| matches!(pair, [dot, field] if dot.is_sign('.') && field.is_word(name)))
     }
 
     /// Returns whether its shipped part contains that text as a literal.

@@ -75,6 +75,7 @@ fn refusal(selection: &Selection) -> String {
     notes
 }
 
+// Shows the key CUPTI_PROFILER_ENABLE_PER_KERNEL.
 #[test]
 fn each_annotation_has_a_row_with_planted_values() {
     for settings in ["", "nested_driver=1", "cupti=12.6,driver=12060", "cupti=13.4,driver=13040"] {

@@ -331,6 +331,7 @@ fn clock_offset_does_not_end_the_recording_early() {
     }
 }
 
+// Shows the key ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB.
 #[test]
 fn memory_is_bounded_and_losses_are_counted() {
     for version in ["12.4", "13.0"] {

@@ -29,6 +29,7 @@ fn work(modes: impl Into<Modes>) -> Trace {
     guard.finish().unwrap()
 }
 
+// Shows the key ITT_DOMAIN.
 #[test]
 fn spans_are_tasks() {
     let once = ["begin mine outer", "begin mine inner", "begin mine now", "end mine", "end mine", "end mine"];

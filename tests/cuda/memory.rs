@@ -59,6 +59,7 @@ const EXPECTED: [&str; 8] = [
     "1 0: -4096 of 0 in ",
 ];
 
+// Shows the key PROFILE_DEVICE_MEMORY.
 #[test]
 fn allocations_are_in_the_trace_with_each_version() {
     let mut table =

@@ -178,6 +178,7 @@ fn child_that_makes_ranges_too() {
     assert_eq!(file.trace.stats().losses, []);
 }
 
+// Shows the key NVTX_RANGES.
 #[test]
 fn nvtx_ranges_are_absent_by_default() {
     play("nvtx_ranges::child_without_ranges_enabled", Some(&cupti()), &[]);

@@ -172,6 +172,7 @@ fn span_exited_while_the_host_is_paused_launches_nothing() {
     assert_eq!(kernels.iter().map(|kernel| under(&file, kernel)).collect::<Vec<_>>(), ["left", ""]);
 }
 
+// Shows the key CUDA_PROFILER_RANGE.
 #[test]
 fn nothing_is_recorded_outside_of_profiler_ranges() {
     for options in ["", "nested_driver=1"] {

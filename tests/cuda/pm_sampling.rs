@@ -77,6 +77,7 @@ fn check_planted(found: &Findings, device: i32) -> usize {
     samples.len()
 }
 
+// Shows the key CUPTI_PM_SAMPLING_METRICS.
 #[test]
 fn planted_samples_of_two_devices_come_back() {
     let _machine = machine("devices=2");
@@ -110,6 +111,7 @@ fn recorded(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder) -> Fil
     record_with(|builder| configure(builder).flush_timeout(PATIENCE), || std::thread::sleep(TIME))
 }
 
+// Shows the keys CUPTI_PM_SAMPLING_DEVICE_ID, CUPTI_PM_SAMPLING_INTERVAL_US.
 #[test]
 fn builder_selects_metrics_devices_and_interval() {
     let _machine = machine("devices=3");

@@ -63,6 +63,7 @@ fn child_that_finds_a_gpu_later() {
     });
 }
 
+// Shows the key DISABLE_CUPTI.
 #[test]
 fn cupti_can_be_disabled() {
     in_child("processes::child_without_cupti", &[("KINETO_DISABLE_CUPTI", "1")]);
@@ -79,6 +80,7 @@ fn child_without_cupti() {
     assert_eq!(["subscribes", "requested_buffers", "pushes"].map(cuda::count), [0; 3]);
 }
 
+// Shows the key TEARDOWN_CUPTI.
 #[test]
 fn libcupti_can_be_released_after_each_recording() {
     in_child("processes::child_that_releases_libcupti", &[("KINETO_TEARDOWN_CUPTI", "1")]);
@@ -107,6 +109,7 @@ fn child_that_releases_libcupti() {
     assert_eq!(cuda::count("synchronizes"), 3, "the program's own");
 }
 
+// Shows the key ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS.
 #[test]
 fn stream_waits_can_be_disabled() {
     for shown in ["true", "false"] {

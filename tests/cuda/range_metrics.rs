@@ -59,6 +59,7 @@ fn refusal(selection: &Selection) -> Unavailable {
     Trial::start(&Cupti::new(&Options::default()), selection).err().unwrap()
 }
 
+// Shows the key CUPTI_PROFILER_METRICS.
 #[test]
 fn each_launch_has_a_row_with_planted_values() {
     for settings in ["", "nested_driver=1", "cupti=12.6,driver=12060", "cupti=13.4,driver=13040"] {
@@ -156,6 +157,7 @@ fn nothing_is_measured_without_metrics_or_type() {
     assert_eq!((cuda::count("profiler_inits"), cuda::count("range_enables")), (0, 0));
 }
 
+// Shows the key CUPTI_PROFILER_MAX_RANGES.
 #[test]
 fn limit_leaves_later_launches_unmeasured() {
     let machine = machine("");

@@ -424,6 +424,7 @@ fn another_profiler_and_ours_exclude_each_other() {
     other::unsubscribe(other::subscribe().unwrap());
 }
 
+// Shows the key CUDA_GRAPH_TRACE.
 #[test]
 fn graph_can_be_one_row() {
     let machine = machine("");

@@ -301,6 +301,7 @@ fn check_exclusion(cuda: &Cuda, options: &[&'static str], form: Form, says: &str
     assert_eq!(refused, code, "{form:?}");
 }
 
+// Shows the key CUPTI_EXCLUSIVE.
 #[test]
 fn first_of_two_profilers_excludes_the_other() {
     let machine = machine("cupti=13.5");
@@ -352,6 +353,7 @@ fn profiler_that_shares_is_named() {
     other.stop();
 }
 
+// Shows the key CUPTI_HARDWARE_TIMES.
 #[test]
 fn hardware_times_are_noted_where_they_are_refused() {
     for (version, error, says) in [
@@ -403,6 +405,7 @@ fn child_that_cannot_share() {
     assert_eq!((cuda::count("subscribes"), cuda::count("unsubscribes")), (2, 2));
 }
 
+// Shows the key CUPTI_ALL_FIELDS.
 #[test]
 fn selected_fields_give_the_same_records() {
     let machine = machine("cupti=13.5");

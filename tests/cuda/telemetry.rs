@@ -342,6 +342,7 @@ fn child_that_forks() {
     });
 }
 
+// Shows the key DEVICE_TELEMETRY_HZ.
 #[test]
 fn key_samples_by_the_environment() {
     in_child("telemetry::child_with_the_key", &[("KINETO_DEVICE_TELEMETRY_HZ", "5")]);

@@ -155,6 +155,7 @@ fn read(path: &Path) -> Value {
     }
 }
 
+// Shows the key ENABLE_PYTORCH_EXECUTION_TRACE.
 #[test]
 fn guard_writes_the_execution_trace_next_to_the_trace() {
     let folder = tempfile::tempdir().unwrap();

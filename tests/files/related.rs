@@ -137,6 +137,7 @@ fn engine_operation_shares_its_backward_operations_values() {
     assert!(engines[1..].iter().all(|engine| engine.args.get("Sequence number").is_none()), "{engines:?}");
 }
 
+// Shows the key FWD_BWD.
 #[test]
 fn arrows_can_be_disabled_and_follow_post_processing() {
     let work = || {
@@ -234,6 +235,7 @@ fn arrows_equal_torchs() {
     }
 }
 
+// Shows the key PROFILE_WITH_MODULES.
 #[test]
 fn operations_are_in_the_modules_of_enclosing_spans() {
     let work = || {
@@ -285,6 +287,7 @@ fn span_entered_elsewhere_keeps_its_modules() {
     assert_eq!(file.slice("conv").args["Module Hierarchy"], "Conv2d_1");
 }
 
+// Shows the key CAPTURE_OVERLOAD_NAMES.
 #[test]
 fn overloads_follow_names_when_enabled() {
     let work = || {

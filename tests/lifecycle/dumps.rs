@@ -216,6 +216,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(dump.json["dump_reason"], "a thread panicked");
         assert_eq!(played.file(OUTPUT).slices("open"), 1);
     }),
+    // Shows the key DUMP_ON.
     ("dumps_are_configured_by_the_environment", || {
         let triggers = "span:request>1ms, event:error, panic";
         for (more, expected) in [(&[("KINETO_OVERFLOW", "stop")][..], ["stop", "64"]), (&[][..], ["keep_newest", "64"])]
@@ -231,6 +232,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(config["DUMP_ON"], "span:request>1ms,event:error,panic");
         }
     }),
+    // Shows the key WRITE_AT_END.
     ("end_without_a_named_file_writes_only_dumps", || {
         const WHY: &str = "DUMP_ON is set and no file is named";
         let only_dumps = |end: &str, env: &[(&str, &str)]| {

@@ -26,6 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!((played.files(), played.stderr.as_str()), (vec!["report".to_owned()], ""));
         }
     }),
+    // Shows the key ACTIVITIES_LOG_FILE.
     ("log_file_variable_enables_a_layer_and_gets_the_pid", || {
         let played = play_with("from_env", &[("KINETO_ACTIVITIES_LOG_FILE", "{}/env.pt.trace.json")]).succeeded();
         let name = format!("env_{}.pt.trace.json", played.pid);
@@ -83,6 +84,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(played.stderr.contains(advice), "{}", played.stderr);
         }
     }),
+    // Shows the key KINETO_CONFIG.
     ("configuration_file_enables_a_layer", || {
         let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lifecycle/kineto.conf");
         let env = [
@@ -95,6 +97,7 @@ pub(crate) const TESTS: &[Test] = &[
         let file = played.file(&format!("c_{}.json", played.pid));
         assert_eq!((file.slices("work"), file.json["distributedInfo"]["rank"].as_u64()), (0, Some(3)));
     }),
+    // Shows the key FILTER.
     ("filter_and_job_reach_the_file", || {
         let env = [
             ("KINETO_ENABLED", "1"),
@@ -186,6 +189,7 @@ pub(crate) const TESTS: &[Test] = &[
         let played = play_with("from_env", &env).succeeded();
         assert_eq!((played.stderr.as_str(), played.files().len()), ("", 2));
     }),
+    // Shows the key LOG_FORMAT.
     ("log_format_selects_the_form_of_messages", || {
         let output = |format: &str| {
             let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_LOG_FORMAT", format)];

@@ -385,6 +385,7 @@ fn kill(run: u64, most: u64, shm: &Path, env: &[(&str, &str)]) -> Played {
 }
 
 pub(crate) const TESTS: &[Test] = &[
+    // Shows the key SHM_DIR.
     ("killed_process_loses_no_record", || {
         for run in 0..runs() {
             let shm = shm();

@@ -112,6 +112,7 @@ pub(crate) const TESTS: &[Test] = &[
         let Some(played) = play::play_as_first_process("signal_without_spans") else { return };
         assert_eq!(played.status.code(), Some(128 + libc::SIGINT), "{}", played.stderr);
     }),
+    // Shows the key FLUSH_ON_SIGNALS.
     ("signal_leaves_nothing_when_flushing_is_off", || {
         let played = play("signal_off");
         assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGINT), 0), "{}", played.stderr);

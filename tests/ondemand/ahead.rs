@@ -48,6 +48,7 @@ fn start_ahead_is_kept_while_another_goes_first() {
     assert!(!said.contains("refused"), "{said}");
 }
 
+// Shows the key CANCEL.
 fn cancel_takes_back_queued_and_running_requests() {
     let place = TestFolders::new();
     let program = place.start_watching("serve");
@@ -78,6 +79,7 @@ fn daemon_is_polled_while_a_start_lies_ahead() {
     program.end();
 }
 
+// Shows the keys KINETO_ONDEMAND_MAX_DURATION_SECS, KINETO_ONDEMAND_MAX_AHEAD_SECS.
 fn bounds_follow_the_configuration() {
     let place = TestFolders::new();
     let env = [("KINETO_ONDEMAND_MAX_DURATION_SECS", "7"), ("KINETO_ONDEMAND_MAX_AHEAD_SECS", "60")];

@@ -34,6 +34,7 @@ fn trace(place: &TestFolders, stub: &Stub, program: &Program, name: &str) -> Tra
     Trace::wait_for(&place.trace_of(program, name))
 }
 
+// Shows the keys LOG_LEVEL, ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS.
 fn immediate_keys_take_effect_at_once() {
     let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
@@ -49,6 +50,7 @@ fn immediate_keys_take_effect_at_once() {
     assert!(!said.contains("registered") && said.contains("triggered by"), "{said}");
 }
 
+// Shows the keys VERBOSE_LOG_LEVEL, VERBOSE_LOG_MODULES.
 fn verbose_messages_follow_the_modules_in_the_file() {
     let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
@@ -64,6 +66,7 @@ fn verbose_messages_follow_the_modules_in_the_file() {
     program.end();
 }
 
+// Shows the key ENABLE_IPC_FABRIC.
 fn client_stops_and_starts_by_the_file() {
     const OFTEN: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0";
     let place = TestFolders::new();
@@ -86,6 +89,7 @@ fn client_stops_and_starts_by_the_file() {
     assert_eq!(said.matches("registered with the dynolog daemon").count(), 2, "{said}");
 }
 
+// Shows the keys ACTIVITY_TYPES, WITH_LOCATION, HOST_NAME.
 fn next_request_follows_the_file() {
     let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());

@@ -86,6 +86,7 @@ fn request_works_when_answers_are_lost() {
     program.end();
 }
 
+// Shows the key SLURM_JOB_ID.
 fn polls_have_the_daemons_format() {
     let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());

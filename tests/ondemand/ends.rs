@@ -61,6 +61,7 @@ fn exit_does_not_wait_for_a_hung_daemon() {
     drop(stub);
 }
 
+// Shows the key KINETO_USE_DAEMON.
 fn no_thread_is_started_without_the_variable() {
     for value in ["", "0", "off", "FALSE"] {
         let place = TestFolders::new();

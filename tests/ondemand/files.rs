@@ -122,6 +122,7 @@ fn request_replaces_its_own_file() {
     assert_eq!(place.traces().len(), 1);
 }
 
+// Shows the key KINETO_ONDEMAND_FILES.
 fn oldest_files_of_requests_are_removed() {
     let place = TestFolders::new();
     let program = start_after(&place, "true", &[("KINETO_ONDEMAND_FILES", "2")]);
@@ -183,6 +184,7 @@ fn processes_write_separate_files() {
     assert_eq!(place.traces().len(), 6);
 }
 
+// Shows the key KINETO_TRACE_FILE_MODE.
 fn files_of_requests_are_private() {
     let place = TestFolders::new();
     for (env, expected) in [(&[][..], 0o600), (&[("KINETO_TRACE_FILE_MODE", "644")], 0o644)] {

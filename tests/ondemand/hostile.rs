@@ -92,6 +92,7 @@ fn requests_out_of_bounds_are_refused() {
     assert!(said.matches(" was refused: ").count() >= texts.len(), "{said}");
 }
 
+// Shows the key KINETO_ONDEMAND_TRACE_DIR.
 fn paths_that_lead_elsewhere_are_refused() {
     let place = TestFolders::new();
     let outside = tempfile::tempdir().unwrap();

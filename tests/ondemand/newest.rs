@@ -75,6 +75,7 @@ fn request_gets_a_part_of_the_programs_recording() {
     assert!(work > 0 && start + length > ends);
 }
 
+// Shows the key PROFILE_LAST_MSECS.
 fn request_gets_what_was_recorded_last() {
     let place = TestFolders::new();
     let program = start(&place, "serve");

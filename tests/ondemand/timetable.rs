@@ -48,6 +48,7 @@ fn now() -> i64 {
 /// Tolerance in nanoseconds: a start is in whole milliseconds, by a clock that may be adjusted.
 const WALL: i64 = 10_000_000;
 
+// Shows the key START_DELAY_MS.
 fn everything_is_recorded_after_the_start_delay() {
     let (place, before) = (TestFolders::new(), now());
     let program = start(&place, "works at once", &[("KINETO_START_DELAY_MS", "300")]);
@@ -77,6 +78,7 @@ fn duration_records_from_the_start_of_the_program() {
     assert_eq!(place.traces().len(), 1);
 }
 
+// Shows the key START_PERIOD_MS.
 fn windows_have_numbered_files_and_start_by_the_period() {
     let (place, before) = (TestFolders::new(), now());
     let env = [
@@ -99,6 +101,7 @@ fn windows_have_numbered_files_and_start_by_the_period() {
     assert_eq!(place.traces().len(), 3);
 }
 
+// Shows the key START_WINDOWS.
 fn windows_continue_without_a_count() {
     let place = TestFolders::new();
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "10"), ("KINETO_START_PERIOD_MS", "50")];

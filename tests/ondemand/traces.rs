@@ -30,6 +30,7 @@ fn for_a_time(place: &TestFolders, name: &str) -> String {
     )
 }
 
+// Shows the keys REQUEST_TRACE_ID, ACTIVITIES_DURATION_MSECS.
 fn request_records_for_a_duration() {
     if !is_available() {
         return;
@@ -95,6 +96,7 @@ fn result_names_missing_devices_when_types_are_named() {
     program.end();
 }
 
+// Shows the keys ACTIVITIES_ITERATIONS, PROFILE_START_ITERATION_ROUNDUP.
 fn request_records_iterations() {
     if !is_available() {
         return;
@@ -175,6 +177,7 @@ fn start_together(count: usize) {
     assert_eq!(place.traces().len(), count);
 }
 
+// Shows the keys PROFILE_PROFILE_MEMORY, PROFILE_MEMORY.
 fn request_records_a_memory_profile() {
     if !is_available() {
         return;
@@ -225,6 +228,7 @@ fn request_selects_the_contents_of_the_file() {
     assert!(said.contains("PROFILE_WITH_STACK has no effect"), "{said}");
 }
 
+// Shows the key KINETO_IPC_SOCKET_DIR.
 /// Runs in a separate network namespace, whose abstract socket names other daemons cannot use.
 fn abstract_socket_serves_requests() {
     const UNSHARE: [&str; 2] = ["--net", "--map-root-user"];

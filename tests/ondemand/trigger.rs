@@ -56,6 +56,7 @@ fn take_trace(place: &TestFolders, program: &Program) {
     Trace::wait_for(&place.trace_of(program, "last.json"));
 }
 
+// Shows the key KINETO_TRIGGER_DIR.
 fn empty_file_is_a_request() {
     let place = TestFolders::new();
     let program = place.start_watching("serve");

@@ -219,6 +219,7 @@ fn threads_have_their_own_launches() {
     }
 }
 
+// Shows the key ROCTRACER_MAX_EVENTS.
 #[test]
 fn rows_are_limited_by_the_key() {
     in_child("either::child_with_few_rows", &[("KINETO_ROCTRACER_MAX_EVENTS", "20")]);

@@ -142,6 +142,7 @@ fn child_that_prepares() {
     );
 }
 
+// Shows the key DISABLE_ROCM.
 #[test]
 fn rocm_can_be_disabled() {
     in_child("recording::child_without_rocm", &[("KINETO_DISABLE_ROCM", "1")]);

@@ -65,6 +65,7 @@ fn collective_omits_arguments_that_are_not_set() {
     assert_eq!((&args["Dst Rank"], &args["Is asynchronized op"]), (&json!(2), &json!(false)));
 }
 
+// Shows the key TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING.
 #[test]
 fn collectives_have_their_own_type_when_enabled() {
     let group = world();

@@ -174,6 +174,7 @@ fn dump_takes_records_on_the_thread_that_writes() {
     drop(guard);
 }
 
+// Shows the key FILE_LIMIT_MB.
 /// Writes 100,000 spans whose fields do not compress.
 #[test]
 fn files_are_closed_at_their_limit() {

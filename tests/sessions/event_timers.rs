@@ -229,6 +229,7 @@ fn untimed_spans_are_counted_by_cause() {
     assert_eq!(notes, expected);
 }
 
+// Shows the key FLUSH_TIMEOUT_MSECS.
 #[test]
 fn stop_waits_no_longer_than_its_timeout_for_the_device() {
     let fake = FakeTimer::default();

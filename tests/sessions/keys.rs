@@ -45,6 +45,8 @@ fn selection_for(text: &str) -> Selection {
     got.unwrap()
 }
 
+// Shows the keys ACTIVITIES, CUPTI_PER_THREAD_BUFFER_ENABLED, XPUPTI_PROFILER_ENABLE_PER_KERNEL.
+// Shows the keys XPUPTI_PROFILER_MAX_SCOPES, XPUPTI_PROFILER_DEVICES, CUSTOM_CONFIG.
 #[test]
 fn selection_follows_the_keys() {
     let usual = selection_for("");
@@ -100,6 +102,7 @@ fn selection_follows_the_keys_of_xpu() {
     assert_eq!(options.list("XPUPTI_PROFILER_DEVICES"), ["1"]);
 }
 
+// Shows the key GZIP_LEVEL.
 #[test]
 #[cfg(feature = "gzip")]
 fn gzip_level_follows_the_key() {

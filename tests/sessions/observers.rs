@@ -92,6 +92,7 @@ fn observers_are_called_in_addition_to_the_recording() {
     });
 }
 
+// Shows the key MODE.
 #[test]
 fn empty_trace_has_a_reason_when_the_mode_excludes_kineto() {
     let notes = SpanLog::default();

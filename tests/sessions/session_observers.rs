@@ -117,6 +117,7 @@ fn callbacks_follow_prepare_start_stop_and_cancel() {
     assert_eq!(notes.take(), WHOLE[1..]);
 }
 
+// Shows the keys CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION, PROFILE_REPORT_INPUT_SHAPES, PROFILE_WITH_FLOPS.
 #[test]
 fn prepared_flags_match_torchs_keys_in_the_header() {
     let folder = tempfile::tempdir().unwrap();

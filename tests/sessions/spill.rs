@@ -154,6 +154,7 @@ fn records_at_full_speed_are_written_or_counted() {
     assert_eq!(found + lost, THREADS * EACH, "{found} found in {} parts, {lost} lost", parts.len());
 }
 
+// Shows the key SPILL_DIR.
 #[test]
 fn disk_trouble_is_counted_and_ends() {
     let folder = tempfile::tempdir().unwrap();

@@ -73,6 +73,7 @@ fn wait_for_segments(folder: &Path, count: usize) {
     }
 }
 
+// Shows the key SPLIT.
 #[test]
 fn parts_end_exactly_with_steps_while_threads_record() {
     const STEPS: u64 = 60;

@@ -69,6 +69,7 @@ fn wait_until(is_done: impl Fn() -> bool) {
     }
 }
 
+// Shows the key DUMP_AFTER.
 #[test]
 fn slow_span_triggers_a_dump_of_what_was_around_it() {
     let dumps = dumps_of(
@@ -166,6 +167,7 @@ fn event_triggers_a_dump_from_its_level_up() {
     assert!(reason.starts_with("\"ERROR event at tests/sessions/triggers.rs:"), "{reason}");
 }
 
+// Shows the key DUMP_INTERVAL.
 #[test]
 fn triggers_join_a_waiting_dump_and_are_skipped_after_it() {
     let dumps = dumps_of(
@@ -258,6 +260,7 @@ fn old_dumps_of_all_recordings_are_removed() {
     assert!(names.len() == 2 && names.iter().all(|name| name.contains(&start)), "{names:?}");
 }
 
+// Shows the key DUMP_FILES.
 #[test]
 fn old_dumps_are_removed() {
     let dumps = dumps_of(

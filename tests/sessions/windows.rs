@@ -281,6 +281,7 @@ fn flush_writes_the_file_during_the_recording() {
     assert_eq!(File::of(guard.finish().unwrap()).tree(MARKS), "main\n  first\n  second\n");
 }
 
+// Shows the key FIELDS_WHILE_IDLE.
 #[test]
 fn spans_made_while_idle_have_no_fields_and_are_counted() {
     for (kept, fields, not_seen) in [(false, "{}", 1), (true, r#"{"n":1,"text":"a"}"#, 0)] {

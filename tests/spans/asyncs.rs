@@ -68,6 +68,7 @@ fn each_poll_has_a_slice_on_its_thread() {
     assert!(file.all("step").iter().all(|step| step.parent() == polls[0].span()));
 }
 
+// Shows the key ASYNC_SPANS.
 #[test]
 fn async_modes_select_polls_and_tracks() {
     for (mode, polls, has_track) in [

@@ -14,6 +14,7 @@ fn counters(file: &File) -> Vec<String> {
     file.rows("C").iter().map(|row| format!("{}{}", row["name"].as_str().unwrap(), row["args"])).collect()
 }
 
+// Shows the key EVENTS.
 #[test]
 fn events_up_to_the_level_are_instants() {
     let all = ["error", "warn", "info", "debug", "trace"];

@@ -251,6 +251,7 @@ fn huge_value_costs_no_more_than_its_limit() {
     assert_eq!(file.lost(Loss::FieldsCut), 1);
 }
 
+// Shows the key FIELD_LIMIT_BYTES.
 #[test]
 fn texts_stay_whole_when_the_limit_exceeds_a_chunk() {
     for size in [100, 60 * 1024, 65_535, 65_536, 200_000, 1_000_000] {
@@ -333,6 +334,7 @@ fn panic_in_debug_does_not_reach_the_program() {
     assert_eq!((file.fields("next").as_str(), file.tree(&[]).as_str()), (r#"{"n":3}"#, "main\n  s\n  next\n"));
 }
 
+// Shows the key WITH_ARGS.
 #[test]
 fn values_are_not_written_without_args() {
     let file = record_with(
@@ -349,6 +351,7 @@ fn values_are_not_written_without_args() {
     assert!(file.slice("s").args.get("error").is_some(), "the error is marked without its text");
 }
 
+// Shows the key DENY_FIELDS.
 #[test]
 fn denied_fields_are_never_written() {
     let file = record_with(

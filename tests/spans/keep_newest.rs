@@ -35,6 +35,7 @@ fn assert_counted_within(trace: &Trace, made: u64, limit: u64) {
     assert!(stats.losses.iter().all(|(loss, _)| *loss == Loss::Unfinished || *loss == Loss::FieldsNotSeen), "{stats}");
 }
 
+// Shows the key OVERFLOW.
 #[test]
 fn newest_spans_are_kept_and_the_others_counted() {
     const MADE: u64 = 300_000;
@@ -282,6 +283,7 @@ fn random_spans_keep_their_fields_and_parents() {
     }
 }
 
+// Shows the key KEEP.
 #[test]
 fn trace_reaches_back_as_far_as_set() {
     const KEPT: Duration = Duration::from_millis(150);

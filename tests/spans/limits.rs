@@ -34,6 +34,7 @@ fn slices(trace: &Trace) -> u64 {
     rows(trace, "X").len() as u64
 }
 
+// Shows the key BUFFER_LIMIT_MB.
 #[test]
 fn slices_beyond_the_limit_are_counted_exactly() {
     const MADE: u64 = 60_000;

@@ -102,6 +102,7 @@ fn classifier_and_targets_decide_when_the_span_does_not() {
     assert_eq!(cats, ["python_function", "cpu_op", "user_annotation", "cpu_op"]);
 }
 
+// Shows the key WITH_TARGET.
 #[test]
 fn targets_and_locations_are_shown_when_enabled() {
     for (target, location) in [(true, false), (false, true)] {

@@ -195,6 +195,7 @@ fn absent_layer_changes_nothing_for_others() {
     assert_eq!(strip(seen(None)).len(), 4);
 }
 
+// Shows the key RECORD_FROM_START.
 #[test]
 fn idle_layer_hides_nothing_from_others() {
     let (log, (ours, _guard)) = (Log::default(), layer(|b| b.record_from_start(false)));

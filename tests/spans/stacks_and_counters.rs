@@ -49,6 +49,7 @@ fn slices_have_no_stack_or_counters_by_default() {
     assert!(file.trace.stats().counters.is_empty());
 }
 
+// Shows the key PERFORMANCE_EVENTS.
 #[test]
 fn slice_counts_include_nested_slices() {
     let file = record_with(counting, || {
@@ -219,6 +220,7 @@ mod stacks {
         inlined();
     }
 
+    // Shows the key PROFILE_WITH_STACK.
     #[test]
     fn slice_has_the_stack_of_its_enter() {
         let file = record_with(with_stacks, outer);
@@ -234,6 +236,7 @@ mod stacks {
         events.stacks(StackMetric::SelfHost).write(&mut folded).unwrap();
     }
 
+    // Shows the key STACK_FRAMES.
     #[test]
     fn stack_depth_is_limited_by_the_option() {
         fn deep(depth: u32) {
@@ -265,6 +268,7 @@ mod stacks {
         }
     }
 
+    // Shows the key STACK_FILTER.
     #[test]
     fn stack_filter_selects_spans() {
         let filter = Targets::new().with_target("wanted", Level::INFO);

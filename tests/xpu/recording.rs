@@ -313,6 +313,7 @@ fn devices_have_separate_rows() {
 /// Nanoseconds by which a drawn row may differ from its times: one, plus one for each nested row.
 const CLOSE: u64 = 4;
 
+// Shows the key XPUPTI_PROFILER_METRICS.
 #[test]
 fn metrics_of_kernels_are_rows_and_counters() {
     let machine = machine("");

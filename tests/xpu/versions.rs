@@ -101,6 +101,7 @@ fn child_with_an_old_version() {
     assert_eq!(xpu::count("enables"), 0);
 }
 
+// Shows the key DISABLE_XPU.
 #[test]
 fn xpu_can_be_disabled() {
     in_child("versions::child_without_intel", &[("KINETO_DISABLE_XPU", "1")]);

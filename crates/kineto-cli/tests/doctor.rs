@@ -109,6 +109,7 @@ fn recordable_gpu_is_ready() {
     assert!(output.text.lines().filter(|line| !line.contains('/')).all(|line| line.len() <= 100), "{}", output.text);
 }
 
+// Shows the key DISABLE_PLUGINS.
 #[test]
 fn plugins_are_listed_with_types_or_reasons() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,6 +181,7 @@ fn driver_stub_and_missing_gpu_are_reported() {
     ]);
 }
 
+// Shows the key KINETO_CUPTI_PATH.
 #[test]
 fn library_newer_than_the_driver_must_be_named() {
     let old = "driver=12040,cupti=13.0";

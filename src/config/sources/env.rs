@@ -311,6 +311,7 @@ mod tests {
         assert_eq!(errors[0].to_string(), "`KINETO_ACTIVITIES_LOG_FILE`: expected UTF-8");
     }
 
+    // Shows the key KINETO_ENABLED.
     #[test]
     #[cfg(feature = "ondemand")]
     fn enabled_variable_decides() {

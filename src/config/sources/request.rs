@@ -207,6 +207,7 @@ mod tests {
         assert_eq!((asked.warnings, asked.duration), (warned.map(str::to_owned).to_vec(), Duration::from_secs(2)));
     }
 
+    // Shows the key PROFILE_MEMORY_DURATION_MSECS.
     #[test]
     fn memory_profile_has_its_own_duration() {
         let asked = ParsedRequest::parse("PROFILE_MEMORY_DURATION_MSECS=30\nPROFILE_MEMORY=true").unwrap();

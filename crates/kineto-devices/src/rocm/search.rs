@@ -74,6 +74,7 @@ mod tests {
     use super::*;
     use std::fs;
 
+    // Shows the keys KINETO_ROCPROFILER_PATH, KINETO_ROCTRACER_PATH.
     #[test]
     fn search_tries_places_in_order() {
         let root = tempfile::tempdir().unwrap();

@@ -90,6 +90,7 @@ mod tests {
     use super::*;
     use std::fs;
 
+    // Shows the key KINETO_PTI_PATH.
     #[test]
     fn search_tries_places_in_order() {
         let root = tempfile::tempdir().unwrap();
