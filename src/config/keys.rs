@@ -130,12 +130,12 @@ macro_rules! keys {
             pub(crate) const ALL: &'static [Key] = &[$(Key::$key),+];
 
             /// Returns the key's specification.
+            #[expect(clippy::indexing_slicing, reason = "each key has a row")]
             pub(crate) fn spec(self) -> &'static KeySpec {
                 static SPECS: &[KeySpec] = &[$(KeySpec {
                     name: $name, kind: $kind, default: $default, builder: $builder, effect: $effect,
                     scope: $scope, support: $support, reload: $reload,
                 }),+];
-                // Each key has a row.
                 &SPECS[self as usize]
             }
 

@@ -20,28 +20,55 @@ use crate::os::platform;
 use crate::text::count_with_noun;
 use kineto_model::activity::{ActivityGroup, ActivityTypes};
 
-/// A parsed value.
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
+/// Declares values: first those that are held as fields and the builder's methods have them, then the others.
+macro_rules! values {
+    ($($plain:ident($type:ty),)+; $($(#[$meta:meta])* $other:ident($held:ty),)+) => {
+        /// A parsed value.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Value {
+            $($plain($type),)+
+            $($(#[$meta])* $other($held),)+
+        }
+
+        $(
+            impl Assign for $type {
+                fn assign(&mut self, value: &Value) {
+                    if let Value::$plain(value) = value {
+                        self.clone_from(value);
+                    }
+                }
+            }
+
+            impl From<$type> for Value {
+                fn from(value: $type) -> Value {
+                    Value::$plain(value)
+                }
+            }
+        )+
+    };
+}
+
+values! {
     Bool(bool),
-    Int(i64),
-    Mode(u32),
-    Bytes(u64),
-    Time(Duration),
-    /// A time with its unit.
-    Duration(Duration),
     Text(String),
     List(Vec<String>),
-    Activities(ActivityTypes),
     Severity(Severity),
     LogFormat(LogFormat),
     Events(LevelFilter),
     AsyncSpans(AsyncSpans),
     Modes(Modes),
     Overflow(Overflow),
-    Split(Split),
     DumpTriggers(Vec<DumpTrigger>),
     Output(Output),
+    ;
+    Int(i64),
+    Mode(i64),
+    Bytes(u64),
+    Time(Duration),
+    /// A time with its unit.
+    Duration(Duration),
+    Activities(ActivityTypes),
+    Split(Split),
     Filter(Box<Targets>),
 }
 
@@ -68,10 +95,10 @@ pub(super) trait Assign {
 }
 
 macro_rules! assign {
-    ($($field:ty: $kind:ident($value:ident) => $new:expr;)+) => {
+    ($($field:ty: $($kind:ident)|+ ($value:ident) => $new:expr;)+) => {
         $(impl Assign for $field {
             fn assign(&mut self, value: &Value) {
-                if let Value::$kind($value) = value {
+                if let $(Value::$kind($value))|+ = value {
                     *self = $new;
                 }
             }
@@ -80,48 +107,21 @@ macro_rules! assign {
 }
 
 assign! {
-    bool: Bool(is_on) => *is_on;
     Option<bool>: Bool(is_on) => Some(*is_on);
     // The builder's number may be too large.
     usize: Int(number) => usize::try_from(*number).unwrap_or(usize::MAX);
+    u32: Int | Mode (number) => u32::try_from(*number).unwrap_or(0);
     Option<u32>: Int(number) => u32::try_from(*number).ok();
     u64: Bytes(bytes) => *bytes;
     Option<u64>: Bytes(bytes) => Some(*bytes);
+    Duration: Time | Duration (time) => *time;
     Option<Duration>: Duration(duration) => Some(*duration);
-    String: Text(text) => text.clone();
     // An empty text means none.
     Option<String>: Text(text) => Some(text.clone()).filter(|text| !text.is_empty());
     // An empty text means none.
     Option<PathBuf>: Text(path) => Some(PathBuf::from(path)).filter(|_| !path.is_empty());
-    Vec<String>: List(list) => list.clone();
-    Severity: Severity(severity) => *severity;
-    LogFormat: LogFormat(format) => *format;
-    LevelFilter: Events(level) => *level;
-    AsyncSpans: AsyncSpans(spans) => *spans;
-    Modes: Modes(modes) => *modes;
-    Overflow: Overflow(overflow) => *overflow;
     Option<Split>: Split(split) => Some(*split);
-    Vec<DumpTrigger>: DumpTriggers(triggers) => triggers.clone();
-    Output: Output(output) => output.clone();
     Option<Targets>: Filter(targets) => Some((**targets).clone());
-}
-
-impl Assign for u32 {
-    fn assign(&mut self, value: &Value) {
-        match value {
-            Value::Int(number) => *self = u32::try_from(*number).unwrap_or(0),
-            Value::Mode(mode) => *self = *mode,
-            _ => {}
-        }
-    }
-}
-
-impl Assign for Duration {
-    fn assign(&mut self, value: &Value) {
-        if let Value::Time(time) | Value::Duration(time) = value {
-            *self = *time;
-        }
-    }
 }
 
 /// An empty text keeps the default.
@@ -155,24 +155,14 @@ macro_rules! from {
 }
 
 from! {
-    bool: Bool(is_on) => is_on;
     u32: Int(number) => i64::from(number);
     // A number too large for i64 is too large for its key.
     usize: Int(number) => i64::try_from(number).unwrap_or(i64::MAX);
     Duration: Time(time) => time;
-    String: Text(text) => text;
     // For messages; a path that is not UTF-8 loses bytes.
     &Path: Text(path) => path.display().to_string();
-    Vec<String>: List(list) => list;
     ActivityTypes: Activities(types) => types;
-    Severity: Severity(severity) => severity;
-    LevelFilter: Events(level) => level;
-    AsyncSpans: AsyncSpans(spans) => spans;
-    Modes: Modes(modes) => modes;
-    Overflow: Overflow(overflow) => overflow;
     Split: Split(split) => split;
-    Vec<DumpTrigger>: DumpTriggers(triggers) => triggers;
-    Output: Output(output) => output;
     Targets: Filter(targets) => Box::new(targets);
 }
 
@@ -243,7 +233,9 @@ impl SettingKind {
                 let earliest = i64::try_from(milliseconds_now()).unwrap_or(i64::MAX).saturating_sub(10_000);
                 parse_int(text, &(0..=i64::MAX)).filter(|start| *start == 0 || *start >= earliest).map(Value::Int)
             }
-            SettingKind::Mode => u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).map(Value::Mode),
+            SettingKind::Mode => {
+                i64::from_str_radix(text, 8).ok().filter(|mode| (0..=0o777).contains(mode)).map(Value::Mode)
+            }
             SettingKind::Mebibytes => parse_int(text, &(1..=i64::from(i32::MAX)))
                 .and_then(|count| u64::try_from(count).ok())
                 .map(|count| Value::Bytes(count * MEBIBYTE)),
