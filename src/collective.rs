@@ -1,7 +1,7 @@
 //! Collective operations as spans, with the arguments of torch's profiler.
 
 use crate::callsite::COMMS_TARGET;
-use crate::config::ProcessGroup;
+use crate::distributed::ProcessGroup;
 use std::fmt::{self, Display, Write as _};
 use tracing::Span;
 

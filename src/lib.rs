@@ -89,6 +89,7 @@ mod capi;
 pub mod chrome;
 mod collective;
 mod config;
+mod distributed;
 mod doctor;
 mod error;
 mod fields;
@@ -121,9 +122,10 @@ pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
 pub use collective::Collective;
 pub use config::{
-    AsyncSpans, DistributedInfo, DumpTrigger, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, Split,
-    UnknownDumpTrigger, UnknownMode, UnknownSplit,
+    AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags, Split, UnknownDumpTrigger, UnknownMode,
+    UnknownSplit,
 };
+pub use distributed::{DistributedInfo, ProcessGroup};
 pub use doctor::{
     ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, DriverDiagnosis, Verdict,
 };

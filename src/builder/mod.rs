@@ -9,10 +9,9 @@ mod requests;
 mod spans;
 
 use crate::callsite::{Classifier, Rules, Sites};
-use crate::config::{
-    self, Activation, Config, DistributedInfo, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value,
-};
+use crate::config::{self, Activation, Config, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value};
 use crate::diag::{self, LogSink, Severity, diag};
+use crate::distributed::DistributedInfo;
 use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
 use crate::handler::{TraceHandler, numbered_layer};

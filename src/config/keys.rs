@@ -3,7 +3,6 @@
 use std::fmt::{self, Write as _};
 
 use super::sections::async_spans::AsyncSpans;
-use super::sections::distributed::DistributedInfo;
 use super::sections::dumps::DumpConfig;
 use super::sections::flags::RecordingFlags;
 use super::sections::gpu::{self, Gpu};
@@ -17,6 +16,7 @@ use super::sources::file::ConfigFile;
 use super::sources::settings::MergedSettings;
 use super::value::{Assign as _, I32, I64, SettingKind, Value};
 use crate::diag::{LogFormat, Logger, Severity};
+use crate::distributed::DistributedInfo;
 use crate::text::closest_name;
 use KeyDefault::{Described, Literal};
 use KeyScope::{Both, Environment};

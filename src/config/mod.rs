@@ -18,7 +18,6 @@ pub(crate) use placeholders::PlaceholderValues;
 #[cfg(target_os = "linux")]
 pub(crate) use placeholders::{has_pid_placeholder, has_time_placeholder};
 pub use sections::async_spans::AsyncSpans;
-pub use sections::distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use sections::dumps::DumpConfig;
 pub use sections::dumps::{DumpTrigger, UnknownDumpTrigger};
 pub use sections::flags::RecordingFlags;
@@ -110,7 +109,8 @@ impl Config {
         if !config.gpu.options.list(metrics).is_empty() && !config.activities.contains(of_type) {
             warnings.push(format!("{metrics} has no effect without the type {of_type}; add that to ACTIVITY_TYPES"));
         }
-        config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
+        config.distributed =
+            overrides.distributed.clone().or_else(|| sources::launchers::read_distributed_info(env, warnings));
         config.job_metadata = env.job_metadata();
         config.gpu.read_variables(env);
         Ok(config)
@@ -286,6 +286,7 @@ fn report_to(logger: &Logger, warnings: &[String]) {
 mod tests {
     use super::*;
     use crate::diag::Severity;
+    use crate::distributed::DistributedInfo;
     use kineto_model::activity::{ActivityGroup, ActivityType};
     use std::fs;
     use std::sync::{Arc, Mutex};

@@ -2,7 +2,8 @@
 
 use super::{PostProcess, StackSymbols, Trace, Violations};
 use crate::buffer::Loss;
-use crate::config::{Config, DistributedInfo};
+use crate::config::Config;
+use crate::distributed::DistributedInfo;
 use crate::encoding::Encoded;
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;

@@ -1,7 +1,6 @@
 //! Groups of settings that belong together; each is a field of [`Config`](super::Config).
 
 pub(super) mod async_spans;
-pub(super) mod distributed;
 pub(super) mod dumps;
 pub(super) mod flags;
 pub(super) mod gpu;

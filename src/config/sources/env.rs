@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 
 use super::super::TIMETABLE_KEYS;
 use super::super::keys::{Key, KeyScope, OTHER_VARIABLES, ReloadPolicy, is_removed};
-use super::super::sections::distributed::LAUNCHERS;
 use super::super::value::{self, SettingKind};
+use super::launchers::LAUNCHERS;
 use super::settings::{ParsedSettings, SettingError};
 use crate::error::{Error, ErrorKind};
 use crate::os::{platform, process};
@@ -213,9 +213,9 @@ fn concerns_us(name: &str) -> bool {
     let of_launcher =
         || LAUNCHERS.iter().any(|launcher| [launcher.rank, launcher.size, launcher.local].contains(&name));
     let listed = || OTHER_VARIABLES.iter().any(|(names, ..)| names.contains(&name));
-    // Names without this crate's prefix.
-    let elsewhere = [Key::SlurmJob, Key::ExecutionTrace, Key::Collectives].map(|key| key.spec().name);
-    name.starts_with(PREFIX) || elsewhere.contains(&name) || of_launcher() || listed()
+    // A few keys have names without this crate's prefix.
+    let is_key = || Key::ALL.iter().any(|key| key.spec().scope == KeyScope::Environment && key.spec().name == name);
+    name.starts_with(PREFIX) || of_launcher() || listed() || is_key()
 }
 
 #[cfg(test)]

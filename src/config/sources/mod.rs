@@ -2,6 +2,7 @@
 
 pub(super) mod env;
 pub(super) mod file;
+pub(super) mod launchers;
 pub(super) mod overrides;
 pub(super) mod parse;
 pub(super) mod request;

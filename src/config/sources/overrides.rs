@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use super::super::keys::Key;
-use super::super::sections::distributed::DistributedInfo;
 use super::super::sections::dumps::DumpTrigger;
 use super::super::sections::output::Output;
 #[cfg(test)]
 use super::super::sections::split::Split;
 use super::super::value::{SettingKind, Value};
 use super::settings::{ParsedSettings, SettingError, SourceSettings};
+use crate::distributed::DistributedInfo;
 
 /// The settings made by the builder's methods.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! The process groups of a trace's collective operations.
 
 use super::backward::as_integer;
-use crate::config::{DistributedInfo, ProcessGroup};
+use crate::distributed::{DistributedInfo, ProcessGroup};
 use kineto_model::activity::{Activity, ArgValue};
 
 /// Each group once, with its first description.
