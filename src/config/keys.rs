@@ -117,11 +117,12 @@ impl fmt::Display for ReloadPolicy {
 
 macro_rules! keys {
     (
-        $(#[$meta:meta])* pub(crate) struct Config { $($(#[$own_meta:meta])* $vis:vis $own:ident: $own_type:ty,)+ }
+        { $($(#[$own_meta:meta])* $vis:vis $own:ident: $own_type:ty,)+ }
         $($key:ident: $scope:ident $support:ident $reload:ident $feature:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
         $effect:literal => $(($($target:tt)+))? $($field:ident: $type:ty $(= $initial:expr)?)?;)+
     ) => {
-        $(#[$meta])*
+        /// The settings of a layer, resolved from builder, environment, configuration file and defaults.
+        #[derive(Clone, Debug)]
         pub(crate) struct Config {
             $($(#[doc = $effect] pub(crate) $field: $type,)?)+
             $($(#[$own_meta])* $vis $own: $own_type,)+
@@ -193,12 +194,10 @@ macro_rules! initial {
 
 // A row has the key's variant; where it can be set, whether this version uses it, when a changed file counts, and the Cargo
 // feature that it needs; name, kind, default, builder method and effect, as in the docs; and after `=>` the field of `Config` that
-// holds the value. In place of a field stands, in parentheses, a field of a section, a closure, `option` for an option of collectors,
-// `in` a section that sets several fields, or `nothing`.
+// holds the value. Instead of a field, parentheses may hold a field of a section, a closure, `option` for an option of collectors,
+// `in` and a section that sets several fields, or `nothing`. The fields in braces, which no single key sets, come first.
 keys! {
-    /// The settings of a layer, resolved from builder, environment, configuration file and defaults.
-    #[derive(Clone, Debug)]
-    pub(crate) struct Config {
+    {
         pub(crate) flags: RecordingFlags,
         pub(crate) dumps: DumpConfig,
         pub(crate) slice_extras: SliceExtrasConfig,
