@@ -346,6 +346,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "cuda")]
     fn metrics_without_their_type_are_warned_about() {
         let metrics = ("KINETO_CUPTI_PM_SAMPLING_METRICS", "sm__cycles_active.avg");
         let (_, warnings) = resolve(&Overrides::default(), &[metrics], "").unwrap();
