@@ -31,7 +31,11 @@ pub use kineto_devices::{
 #[cfg(feature = "cuda")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 #[doc(inline)]
-pub use kineto_devices::{CudaEvents, Cupti, GpuMetrics, MetricDescription, PmSampling};
+pub use kineto_devices::{CudaEvents, Cupti};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+#[doc(inline)]
+pub use kineto_devices::{GpuMetrics, MetricDescription, PmSampling};
 
 /// Plugins in Rust, for programs without support for the accelerator.
 #[cfg(feature = "plugins")]

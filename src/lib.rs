@@ -61,6 +61,9 @@
 //!   traces; off by default, because the command `kineto` does the same and it takes as long to compile as the layer.
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): demangles names of C++ kernels in processes without a C++ runtime.
+//! - `metrics`: hardware counters of NVIDIA's GPUs, by `pm_sampling`, `kernel_metrics` and `annotation_metrics`; off by default,
+//!   because few programs have the privileges that counters need.
+//! - `roctracer`: records AMD's GPUs where ROCm has no rocprofiler-sdk, up to version 6; off by default.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, because it adds
 //!   a reader of debug information.
 //! - `capi`: the functions of `include/tracing_kineto.h`, for the C and C++ code of a program.

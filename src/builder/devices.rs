@@ -1,7 +1,7 @@
 //! Settings of the builder about devices and their collectors.
 
 use super::KinetoLayerBuilder;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "metrics")]
 use crate::config::Value;
 use crate::config::{Config, Key, Mode};
 use crate::diag::diag;
@@ -120,8 +120,8 @@ impl KinetoLayerBuilder {
     /// Each metric becomes a graph of its GPU. Takes libcupti 12.6 or newer and usually privileges. All metrics must fit into
     /// one pass of the hardware; `kineto doctor --metrics` lists the metrics of a GPU. All GPUs of the process are sampled each
     /// millisecond, unless other settings change that.
-    #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn pm_sampling<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
         let metrics: Vec<String> = metrics.into_iter().map(Into::into).collect();
         self.overrides.set(Key::PmSamplingMetrics, Value::List(metrics));
@@ -129,8 +129,8 @@ impl KinetoLayerBuilder {
     }
 
     /// Sets the GPUs that [`pm_sampling`](Self::pm_sampling) samples, by their numbers in the process. Default: all.
-    #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn pm_sampling_devices(mut self, devices: impl IntoIterator<Item = u32>) -> Self {
         let devices: Vec<String> = devices.into_iter().map(|device| device.to_string()).collect();
         self.overrides.set(Key::PmSamplingDevice, Value::List(devices));
@@ -138,8 +138,8 @@ impl KinetoLayerBuilder {
     }
 
     /// Sets the time between two samples of [`pm_sampling`](Self::pm_sampling), from 1 us to 1 s. Default: 1 ms.
-    #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn pm_sampling_interval(mut self, time: std::time::Duration) -> Self {
         let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
         self.overrides.set(Key::PmSamplingInterval, Value::Int(micros));
@@ -152,8 +152,8 @@ impl KinetoLayerBuilder {
     /// CUPTI runs each kernel once for each pass that the metrics take, so launches wait for their kernels. Kernels, copies
     /// and waits have no records of their own meanwhile, since their times would not be the program's. Takes libcupti 12.6
     /// or newer and usually privileges, and excludes [`pm_sampling`](Self::pm_sampling). Not tried on a real GPU yet.
-    #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn kernel_metrics<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
         let metrics: Vec<String> = metrics.into_iter().map(Into::into).collect();
         self.overrides.set(Key::ProfilerMetrics, Value::List(metrics));
@@ -169,8 +169,8 @@ impl KinetoLayerBuilder {
     /// the same thread, such as a collective over two GPUs that one thread drives, hangs. An annotation during which another
     /// thread uses the same context has no values. Metrics of the whole device also count other contexts and processes. Kernels, copies and waits have no records of their own meanwhile. Replaces
     /// [`kernel_metrics`](Self::kernel_metrics), and has the same requirements and limit. Not tried on a real GPU yet.
-    #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn annotation_metrics<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
         let metrics: Vec<_> = metrics.into_iter().map(Into::into).collect();
         self.overrides.set(Key::ProfilerMetrics, Value::List(metrics));
@@ -180,8 +180,8 @@ impl KinetoLayerBuilder {
 
     /// Sets the most launches that [`kernel_metrics`](Self::kernel_metrics) measures in a recording, or the most annotations of
     /// [`annotation_metrics`](Self::annotation_metrics); 0 for all. Default: 1500.
-    #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn kernel_metrics_limit(mut self, launches: u32) -> Self {
         self.overrides.set(Key::ProfilerMaxRanges, Value::Int(launches.into()));
         self

@@ -19,7 +19,7 @@ use crate::diag::{LogFormat, Logger, Severity};
 use crate::distributed::DistributedInfo;
 use crate::text::closest_name;
 use KeyDefault::{Described, Literal};
-use KeyFeature::{Always, Cuda, OnDemand, Plugins, Rocm, Xpu};
+use KeyFeature::{Always, Cuda, Metrics, OnDemand, Plugins, Rocm, Roctracer, Xpu};
 use KeyScope::{Both, Environment};
 use ReloadPolicy::{AtOnce, Next, Start};
 use Support::{Now, Requested};
@@ -98,7 +98,9 @@ pub(crate) enum ReloadPolicy {
 enum KeyFeature {
     Always,
     Cuda,
+    Metrics,
     Rocm,
+    Roctracer,
     Xpu,
     Plugins,
     OnDemand,
@@ -358,7 +360,7 @@ keys! {
         "maximum number of rows of AMD GPUs, calls and work; further rows are counted" => (option);
     RocprofilerPath: Environment Now Start Rocm "KINETO_ROCPROFILER_PATH", SettingKind::Text, Described("searched for"), "",
         "the librocprofiler-sdk to use (ROCm 7), or its folder" => (option);
-    RoctracerPath: Environment Now Start Rocm "KINETO_ROCTRACER_PATH", SettingKind::Text, Described("searched for"), "",
+    RoctracerPath: Environment Now Start Roctracer "KINETO_ROCTRACER_PATH", SettingKind::Text, Described("searched for"), "",
         "the libroctracer64 to use (ROCm 4.5 to 6), or its folder" => (option);
     DisableXpu: Both Now Start Always "DISABLE_XPU", SettingKind::Bool, Literal("false"), "", "disables Intel GPUs" => (option);
     PtiPath: Environment Now Start Xpu "KINETO_PTI_PATH", SettingKind::Text, Described("searched for"), "",
@@ -396,17 +398,17 @@ keys! {
         "records device memory allocated by CUDA's calls, instead of allocators' reports" => (gpu.device_memory);
     DeviceTelemetry: Both Now Next Always "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "device_telemetry(hz)",
         "samples power, temperature, clocks, utilization and used memory of GPUs that many times a second, at most 10" => (option);
-    PmSamplingMetrics: Both Now Next Cuda "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "pm_sampling(metrics)",
+    PmSamplingMetrics: Both Now Next Metrics "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "pm_sampling(metrics)",
         "metrics that NVIDIA's GPUs sample, by CUPTI's names; rows of type `hardware_counters`, if selected" => (option);
-    PmSamplingDevice: Both Now Next Cuda "CUPTI_PM_SAMPLING_DEVICE_ID", SettingKind::IntList, Described("all"), "pm_sampling_devices(devices)",
+    PmSamplingDevice: Both Now Next Metrics "CUPTI_PM_SAMPLING_DEVICE_ID", SettingKind::IntList, Described("all"), "pm_sampling_devices(devices)",
         "NVIDIA GPUs to sample" => (option);
-    PmSamplingInterval: Both Now Next Cuda "CUPTI_PM_SAMPLING_INTERVAL_US", SettingKind::Int(1..=1_000_000), Literal("1000"),
+    PmSamplingInterval: Both Now Next Metrics "CUPTI_PM_SAMPLING_INTERVAL_US", SettingKind::Int(1..=1_000_000), Literal("1000"),
         "pm_sampling_interval(time)", "microseconds between samples of metrics" => (option);
-    ProfilerMetrics: Both Now Next Cuda "CUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "annotation_metrics(metrics)",
+    ProfilerMetrics: Both Now Next Metrics "CUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "annotation_metrics(metrics)",
         "metrics of each annotation, or kernel, by CUPTI's names, in rows `gpu_user_annotation` or `cuda_profiler_range`" => (option);
-    ProfilerPerKernel: Both Now Next Cuda "CUPTI_PROFILER_ENABLE_PER_KERNEL", SettingKind::Bool, Literal("false"),
+    ProfilerPerKernel: Both Now Next Metrics "CUPTI_PROFILER_ENABLE_PER_KERNEL", SettingKind::Bool, Literal("false"),
         "kernel_metrics(metrics)", "measures each kernel, by replay, instead of each annotation" => (option);
-    ProfilerMaxRanges: Both Now Next Cuda "CUPTI_PROFILER_MAX_RANGES", SettingKind::Int(0..=1_000_000_000), Literal("1500"),
+    ProfilerMaxRanges: Both Now Next Metrics "CUPTI_PROFILER_MAX_RANGES", SettingKind::Int(0..=1_000_000_000), Literal("1500"),
         "kernel_metrics_limit(launches)", "the most launches or annotations to measure; 0 for all" => (option);
     ActivitiesEnabled: Both Requested Start OnDemand "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
         "false declines the request" => (nothing);
@@ -513,7 +515,9 @@ impl Key {
         match self.spec().feature {
             Always => None,
             Cuda => Some(("cuda", cfg!(feature = "cuda"))),
+            Metrics => Some(("metrics", cfg!(feature = "metrics"))),
             Rocm => Some(("rocm", cfg!(feature = "rocm"))),
+            Roctracer => Some(("roctracer", cfg!(feature = "roctracer"))),
             Xpu => Some(("xpu", cfg!(feature = "xpu"))),
             Plugins => Some(("plugins", cfg!(feature = "plugins"))),
             OnDemand => Some(("ondemand", cfg!(feature = "ondemand"))),
@@ -582,7 +586,7 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str, bool); 8] = [
 ];
 
 /// Build options: the Cargo feature, its default, its effect.
-const FEATURES: [(&str, &str, &str); 11] = [
+const FEATURES: [(&str, &str, &str); 13] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),
@@ -591,6 +595,8 @@ const FEATURES: [(&str, &str, &str); 11] = [
     ("analysis", "on", "events in memory, tables, `profile!`, and the reader of trace files"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "demangles names of C++ kernels in processes without a C++ runtime"),
+    ("metrics", "off", "hardware counters of NVIDIA's GPUs: sampled, of kernels, of annotations"),
+    ("roctracer", "off", "records AMD's GPUs where ROCm has no rocprofiler-sdk (up to version 6)"),
     ("backtrace", "off", "`with_stack`: call stacks of spans (adds a reader of debug information)"),
     ("capi", "off", "the functions of `include/tracing_kineto.h`, for the C and C++ code of a program"),
     ("itt", "off", "`Mode::Itt`: spans as ITT tasks, for VTune (needs a C compiler)"),
@@ -719,11 +725,15 @@ mod tests {
             let names = Key::ALL.iter().map(|key| key.spec().name).filter(|name| !name.starts_with("DISABLE_"));
             names.filter(|name| words.iter().any(|word| name.contains(word))).collect::<Vec<_>>()
         };
+        let metrics = ["CUPTI_PM_SAMPLING", "CUPTI_PROFILER"];
+        assert_eq!(needs("metrics"), named(&metrics));
         let mut cuda = named(&["CUPTI", "CUDA", "NVTX", "DEVICE_MEMORY"]);
+        cuda.retain(|name| !metrics.iter().any(|word| name.contains(word)));
         // AMD's and plugins' devices also wait for events.
         cuda.retain(|name| *name != Key::CudaSyncWaitEvents.spec().name);
         assert_eq!(needs("cuda"), cuda);
-        assert_eq!(needs("rocm"), named(&["ROCTRACER", "ROCPROFILER"]));
+        assert_eq!(needs("rocm"), named(&["ROCTRACER_MAX", "ROCPROFILER"]));
+        assert_eq!(needs("roctracer"), named(&["ROCTRACER_PATH"]));
         assert_eq!(needs("xpu"), named(&["XPU", "_PTI_"]));
         assert_eq!(needs("plugins"), named(&["PLUGIN_LIB"]));
         // Keys about times, allowed requesters, and the contents of requests.

@@ -345,6 +345,7 @@ mod tests {
         assert!(is_selected(&only_cpu, "") && config(&only_cpu, &[], "").activities == comms.with(ActivityType::CpuOp));
     }
 
+    #[cfg(feature = "metrics")]
     #[test]
     #[cfg(feature = "cuda")]
     fn metrics_without_their_type_are_warned_about() {

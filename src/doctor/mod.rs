@@ -126,8 +126,8 @@ impl Doctor {
     ///
     /// # Errors
     /// Why no GPU can be queried, for example because there is no driver.
-    #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn metrics(&self, names: &[String]) -> Result<Vec<kineto_devices::GpuMetrics>, Unavailable> {
         let env = self.env.clone().unwrap_or_else(Env::from_process);
         let (mut config, _) = diagnose_configuration(&env);

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[cfg(feature = "metrics")]
 mod annotation_metrics;
 mod bound;
 mod busy;
@@ -11,13 +12,16 @@ mod faults;
 mod itt;
 mod machine;
 mod memory;
+#[cfg(feature = "metrics")]
 mod metric_calls;
 mod nvtx;
 mod nvtx_cupti;
 mod nvtx_ranges;
 mod pauses;
+#[cfg(feature = "metrics")]
 mod pm_sampling;
 mod processes;
+#[cfg(feature = "metrics")]
 mod range_metrics;
 mod schedule;
 mod sessions;

@@ -5,7 +5,7 @@
 //! writes its records to a [`RecordSink`] until it is stopped. Several collectors may record at once. A collector that
 //! fails leaves a reason in the trace, never an error: the host is recorded all the same.
 #![cfg_attr(
-    not(all(target_os = "linux", feature = "cuda", feature = "rocm", feature = "xpu", feature = "plugins")),
+    not(all(target_os = "linux", feature = "metrics", feature = "roctracer", feature = "xpu", feature = "plugins")),
     allow(
         dead_code,
         unused_imports,
@@ -61,7 +61,10 @@ pub use collection::NEVER;
 pub use cuda::CudaEvents;
 #[cfg(feature = "cuda")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-pub use cupti::{Cupti, GpuMetrics, MetricDescription, PmSampling};
+pub use cupti::Cupti;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use cupti::{GpuMetrics, MetricDescription, PmSampling};
 pub use deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission};
 pub use device::{DeviceDescription, Stream};
 pub use library::Attempt;

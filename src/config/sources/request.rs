@@ -231,14 +231,20 @@ mod tests {
         assert_eq!(config.output.expanded_path(&config.placeholder_values()), Some("/tmp/a_1.json".into()));
         let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();
         assert_eq!((&json["ACTIVITY_TYPES"], &json["from"]["ACTIVITY_TYPES"]), (&"kernel".into(), &"request".into()));
+        let asked = ParsedRequest::parse("REQUEST_TRACE_ID=5\nREQUEST_GROUP_TRACE_ID=6").unwrap();
+        let config = layer.of_request(&asked, "/tmp/a".into());
+        assert_eq!((config.trace_id.as_deref(), config.group_trace_id.as_str()), (Some("5"), "6"));
+        assert_eq!(config.activities, layer.activities);
+    }
+
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn request_may_ask_for_metrics() {
+        let layer = Config::default();
         let sampled =
             "ACTIVITY_TYPES=hardware_counters\nCUPTI_PM_SAMPLING_METRICS=a.avg, b.sum\nCUPTI_PM_SAMPLING_DEVICE_ID=1";
         let config = layer.of_request(&ParsedRequest::parse(sampled).unwrap(), "/tmp/a".into());
         assert_eq!(config.gpu.options.list("CUPTI_PM_SAMPLING_METRICS"), ["a.avg", "b.sum"]);
         assert_eq!(config.activities, ActivityType::HardwareCounters.into());
-        let asked = ParsedRequest::parse("REQUEST_TRACE_ID=5\nREQUEST_GROUP_TRACE_ID=6").unwrap();
-        let config = layer.of_request(&asked, "/tmp/a".into());
-        assert_eq!((config.trace_id.as_deref(), config.group_trace_id.as_str()), (Some("5"), "6"));
-        assert_eq!(config.activities, layer.activities);
     }
 }

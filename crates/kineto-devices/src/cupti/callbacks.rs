@@ -5,7 +5,7 @@
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
-use super::range::{self, BegunCall, EndedCall, StreamPlace};
+use super::range;
 use super::shared::{BufferInfo, each_layout};
 use super::start::SCRAPS;
 use crate::buffered::pool;
@@ -102,6 +102,14 @@ struct CallData {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallParams(*const c_void);
 
+/// Where the parameters of a function have its stream, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamPlace {
+    At(usize),
+    /// In the configuration that the first parameter points to.
+    InConfig(usize),
+}
+
 impl CallParams {
     /// Returns the handle of the call's stream; `None` without parameters.
     ///
@@ -117,9 +125,7 @@ impl CallParams {
         // SAFETY: the caller promises a stream's handle there.
         (!params.is_null()).then(|| unsafe { params.wrapping_byte_add(offset).cast::<usize>().read() })
     }
-}
 
-impl CallParams {
     /// Returns the number of the call's device; `None` without parameters.
     ///
     /// # Safety
@@ -128,6 +134,30 @@ impl CallParams {
         // SAFETY: the caller promises a number there.
         (!self.0.is_null()).then(|| unsafe { self.0.cast::<i32>().read() })
     }
+}
+
+/// A call that begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BegunCall {
+    /// Its domain and number.
+    pub(super) function: (u32, u32),
+    /// The thread's current context; 0 for none.
+    pub(super) context: usize,
+    pub(super) params: CallParams,
+    /// The same for a runtime call and the driver call inside it.
+    pub(super) correlation: u32,
+}
+
+/// A call that returns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndedCall<'c> {
+    /// Its domain and number.
+    pub(super) function: (u32, u32),
+    /// CUDA's error code; 0 for success.
+    pub(super) error: u32,
+    pub(super) correlation: u32,
+    /// The kernel's name; empty if it is not known.
+    pub(super) kernel: &'c str,
 }
 
 /// Passes a call that begins to the measuring of kernels or annotations.

@@ -1,7 +1,7 @@
 //! Process-wide state of CUPTI's callbacks, which have no user data: the buffers and the current recording.
 
-use super::callbacks::UNLOADS;
-use super::range::{BegunCall, OwnWaits, RangeMetrics};
+use super::callbacks::{BegunCall, UNLOADS};
+use super::range::{OwnWaits, RangeMetrics};
 use super::selected_fields::StatedLayouts;
 use crate::CaptureRange;
 use crate::buffered::commands::ReaderCommands;

@@ -15,11 +15,19 @@ mod hub;
 mod kernel_driver;
 mod kernels;
 mod markers;
+mod metric_shapes;
 mod names;
 mod nvtx;
+#[cfg(feature = "metrics")]
 mod pm;
+#[cfg(feature = "metrics")]
 mod profiler;
+#[cfg(feature = "metrics")]
 mod profiler_ffi;
+#[cfg(feature = "metrics")]
+mod range;
+#[cfg(not(feature = "metrics"))]
+#[path = "no_metrics.rs"]
 mod range;
 mod reader;
 mod records;
@@ -33,8 +41,9 @@ mod subscriber;
 mod subscription;
 mod worker;
 
+pub(super) use metric_shapes::LAYOUTS as METRIC_LAYOUTS;
+#[cfg(feature = "metrics")]
 pub use pm::{GpuMetrics, MetricDescription, PmSampling};
-pub(super) use profiler::shapes::LAYOUTS as METRIC_LAYOUTS;
 pub(super) use shapes::LAYOUTS;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};
@@ -49,7 +58,6 @@ use super::{
 };
 use hub::HUB;
 use kineto_model::activity::ActivityTypes;
-use range::RangeSettings;
 use start::Loaded;
 use std::cell::Cell;
 use std::fmt;
@@ -84,6 +92,7 @@ pub(super) const VENDOR: VendorFolder = VendorFolder {
     new_collectors: |options| {
         vec![
             Arc::new(Cupti::new(options)),
+            #[cfg(feature = "metrics")]
             Arc::new(PmSampling::new(options)),
             Arc::new(Telemetry::<Nvml>::new((), options)),
         ]
@@ -121,7 +130,7 @@ impl Collector for Cupti {
 
     fn is_selected(&self, selection: &Selection) -> bool {
         let by_types = !self.types().intersection(selection.types).is_empty();
-        let by_options = selection.options.flag("NVTX_RANGES") || RangeSettings::is_named(&selection.options);
+        let by_options = selection.options.flag("NVTX_RANGES") || start::names_metrics(&selection.options);
         by_types || selection.range.is_some() || by_options
     }
 

@@ -5,7 +5,7 @@ use super::error::{CuptiError, INVALID_PARAMETER};
 use super::ffi::{Api, DRIVER, RUNTIME};
 use super::hub::{HUB, Lease};
 use super::nvtx::find_nvtx_fault;
-use super::range::{RangeLibrary, RangeMetrics, RangePlan, RangeRun, RangeSettings};
+use super::range::{RangeLibrary, RangePlan};
 use super::reader::Reader;
 use super::records::kind;
 use super::selected_fields::RecordRestorer;
@@ -132,6 +132,7 @@ impl Loaded {
     ///
     /// # Errors
     /// The library is too old.
+    #[cfg(feature = "metrics")]
     pub(super) fn range_library(&self) -> Result<&RangeLibrary, Unavailable> {
         self.ranges.get_or_init(|| RangeLibrary::find(self)).as_ref().map_err(Unavailable::clone)
     }
@@ -141,7 +142,7 @@ impl Loaded {
     /// # Errors
     /// Why nothing can be measured, if nothing else is recorded.
     fn plan_ranges(&self, selection: &mut Selection) -> Result<(Option<RangePlan>, Option<Unavailable>), Unavailable> {
-        if !RangeSettings::is_named(&selection.options) {
+        if !names_metrics(&selection.options) {
             return Ok((None, None));
         }
         let records_else = !selection.types.intersection(supported_types()).is_empty() || selection.range.is_some();
@@ -183,8 +184,7 @@ impl Loaded {
             capabilities.notes.push(format!("metrics are not measured: {reason}"));
         }
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
-        let run = plan.map(|plan| RangeRun::start(plan, self, subscriber, sink, &mut capabilities));
-        let ranges = run.map(RangeMetrics::new);
+        let ranges = plan.map(|plan| plan.start(self, subscriber, sink, &mut capabilities));
         if let Some(ranges) = &ranges {
             subscription.set_ranges(ranges.clone());
         }
@@ -426,4 +426,12 @@ fn makes_test_call(patience: Duration, recorded: ActivityTypes) -> bool {
 /// Returns the types that can be recorded at best.
 pub(super) fn supported_types() -> ActivityTypes {
     KINDS.iter().fold(ActivityTypes::EMPTY, |types, (kind, _)| types.with(*kind))
+}
+
+/// The metrics to measure of kernels or annotations.
+pub(super) const METRICS: &str = "CUPTI_PROFILER_METRICS";
+
+/// Returns whether metrics to measure are named.
+pub(super) fn names_metrics(options: &Options) -> bool {
+    !options.list(METRICS).is_empty()
 }

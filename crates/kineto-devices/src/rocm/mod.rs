@@ -11,6 +11,7 @@ mod search;
 mod shapes;
 mod smi;
 mod streams;
+#[cfg(feature = "roctracer")]
 mod tracer;
 
 pub(super) use shapes::LAYOUTS;
@@ -25,18 +26,19 @@ use sdk::Sdk;
 use smi::RocmSmi;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+#[cfg(feature = "roctracer")]
 use tracer::Tracer;
 
 /// Records HIP: kernels, copies, fills and API calls of the runtime.
 ///
-/// Works with rocprofiler-sdk 1.0 and newer, and with roctracer 4 (ROCm 4.5 to 6). A process may have several of
+/// Works with rocprofiler-sdk 1.0 and newer, and, with the feature `roctracer`, with roctracer 4 (ROCm 4.5 to 6). A process may have several of
 /// these collectors; only one records at a time, and the others report that it is [busy](Why::Busy).
 ///
 /// A profiler must register with rocprofiler-sdk before the program's first HIP call: start a recording before, or
 /// call `Profiler::prepare`. Some versions reject a later registration.
 pub struct Rocm {
     /// The backends, best first.
-    backends: [Box<dyn Collector>; 2],
+    backends: Vec<Box<dyn Collector>>,
     /// The backend in use, chosen once.
     chosen: OnceLock<usize>,
 }
@@ -68,8 +70,11 @@ const NAME: &str = "rocm";
 impl Rocm {
     /// Makes a collector that finds AMD's libraries by these options (`KINETO_ROCPROFILER_PATH`, `ROCM_PATH` …). Opens nothing yet.
     pub fn new(options: &Options) -> Rocm {
-        let backends: [Box<dyn Collector>; 2] =
-            [Box::new(Sdk::new(options.clone())), Box::new(Tracer::new(options.clone()))];
+        let backends: Vec<Box<dyn Collector>> = vec![
+            Box::new(Sdk::new(options.clone())),
+            #[cfg(feature = "roctracer")]
+            Box::new(Tracer::new(options.clone())),
+        ];
         Rocm { backends, chosen: OnceLock::new() }
     }
 
@@ -94,6 +99,9 @@ impl Rocm {
                 Err(reason) => reasons.push(reason),
             }
         }
+        if !cfg!(feature = "roctracer") {
+            reasons.push(Unavailable::not_built("roctracer"));
+        }
         Err(join_reasons(&reasons))
     }
 }
@@ -106,7 +114,9 @@ fn join_reasons(reasons: &[Unavailable]) -> Unavailable {
     }
     let (why, advice) = reasons.first().map_or((Why::LibraryNotFound, ""), |best| (best.why(), best.advice()));
     let messages: Vec<_> = reasons.iter().map(Unavailable::message).collect();
-    Unavailable::new(why, messages.join(", and "), advice)
+    let is_built = reasons.iter().all(|reason| reason.why() != Why::Disabled);
+    let other = if is_built { "" } else { "; or enable the feature `roctracer` of tracing-kineto, for ROCm up to 6" };
+    Unavailable::new(why, messages.join(", and "), format!("{advice}{other}"))
 }
 
 impl Collector for Rocm {
@@ -151,5 +161,14 @@ mod tests {
         assert_eq!((reason.why(), reason.message(), reason.advice()), (Why::NoDevice, "b", "b"));
         let reason = join_reasons(&[missing.clone(), missing]);
         assert_eq!((reason.why(), reason.message(), reason.advice()), (Why::LibraryNotFound, "a, and a", "a"));
+    }
+
+    #[test]
+    fn missing_backend_is_named_with_its_feature() {
+        let missing = Unavailable::new(Why::LibraryNotFound, "there is no a", "install a");
+        let reason = join_reasons(&[missing, Unavailable::not_built("roctracer")]);
+        assert_eq!(reason.message(), "there is no a, and this build lacks tracing-kineto's feature `roctracer`");
+        let advice = "install a; or enable the feature `roctracer` of tracing-kineto, for ROCm up to 6";
+        assert_eq!((reason.why(), reason.advice()), (Why::LibraryNotFound, advice));
     }
 }

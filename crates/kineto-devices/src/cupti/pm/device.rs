@@ -1,9 +1,9 @@
 //! The sampling of one device, on the thread that samples: set up, decoded, restarted, ended.
 
+use super::super::metric_shapes::METRIC_VALUES;
 use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
 use super::super::profiler::host::{HostObject, refusal_of};
 use super::super::profiler::levels;
-use super::super::profiler::shapes::METRIC_VALUES;
 use super::ffi::{PmApi, SamplerConfig, SamplerHandle};
 use super::settings::PmSettings;
 use crate::cupti::error::CuptiError;

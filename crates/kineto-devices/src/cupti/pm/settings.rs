@@ -1,6 +1,6 @@
 //! The settings of PM sampling.
 
-use super::super::profiler::shapes::MAX_METRICS;
+use super::super::metric_shapes::MAX_METRICS;
 use crate::{Options, Unavailable, Why};
 
 /// The settings of a recording.

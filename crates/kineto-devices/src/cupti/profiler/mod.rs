@@ -4,7 +4,6 @@
 pub(super) mod host;
 pub(super) mod lease;
 pub(super) mod levels;
-pub(super) mod shapes;
 
 pub(super) use super::profiler_ffi as ffi;
 

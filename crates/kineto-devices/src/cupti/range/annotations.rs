@@ -4,15 +4,15 @@
 //! pass of its own, belongs to the range of the outer one. A range counts all work of its context. Therefore the thread
 //! waits for the context at both ends, and a range in which another thread submits work is not reported.
 
+use super::super::callbacks::{BegunCall, EndedCall};
 use super::super::hub::HUB;
-use super::super::profiler::shapes::METRIC_VALUES;
+use super::super::metric_shapes::METRIC_VALUES;
 use super::context::{AnnotatedContext, CallEntry, RangeRefusal};
 use super::counts::{RowlessCause, RowlessCounts};
 use super::ffi::stream_of_call;
 use super::functions::WatchedFunction;
 use super::run::{EndedContexts, RangeRun};
 use super::session::{DeviceMetrics, MissReason};
-use super::{BegunCall, EndedCall};
 use crate::DeviceWork;
 use kineto_model::activity::{ActivityType, CorrelationId};
 use std::cell::RefCell;

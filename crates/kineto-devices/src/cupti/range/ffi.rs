@@ -1,10 +1,9 @@
 //! Safe wrappers of CUPTI's range profiler, which measures kernels, or ranges of a context.
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
-use super::super::callbacks::CallParams;
+use super::super::callbacks::{CallParams, StreamPlace};
 use super::super::error::CuptiError;
 use super::super::profiler::ffi::{Call, CallFailure, CounterImage, MetricNames, Object, make_call, params};
-use super::functions::StreamPlace;
 use crate::library::functions;
 use std::ffi::{c_char, c_void};
 use std::fmt;

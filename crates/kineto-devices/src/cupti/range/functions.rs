@@ -1,5 +1,6 @@
 //! The functions whose callbacks are needed.
 
+use super::super::callbacks::StreamPlace;
 use super::super::ffi::{DRIVER, RUNTIME};
 use super::super::subscriber::Subscriber;
 use super::captures::CaptureStep;
@@ -30,14 +31,6 @@ pub(super) enum ContextEnd {
     CurrentDevice,
     /// One whose handle is of another type.
     Unknown,
-}
-
-/// Where the parameters of a function have its stream, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamPlace {
-    At(usize),
-    /// In the configuration that the first parameter points to.
-    InConfig(usize),
 }
 
 /// A function to watch, with the place of its stream, if that is known.

@@ -4,13 +4,13 @@
 //! In between CUPTI runs the kernel once for each pass that the metrics take, and restores memory before each: a launch
 //! waits for its kernel.
 
+use super::super::callbacks::{BegunCall, EndedCall};
+use super::super::metric_shapes::KERNEL_RANGE;
 use super::super::profiler::ffi::CallFailure;
-use super::super::profiler::shapes::KERNEL_RANGE;
 use super::ffi::stream_of_call;
 use super::functions::WatchedFunction;
 use super::run::{END_LIMIT, EndedContexts, RangeRun};
 use super::session::{ContextSession, MissReason};
-use super::{BegunCall, EndedCall};
 use crate::DeviceWork;
 use crate::records::demangle::demangle;
 use kineto_base::sorted::SortedMap;

@@ -16,24 +16,23 @@ mod settings;
 mod waits;
 
 pub(super) use annotations::end_annotation;
-pub(super) use functions::StreamPlace;
-pub(super) use run::RangeRun;
 pub(super) use settings::RangeSettings;
 pub(super) use waits::OwnWaits;
 
-use super::callbacks::CallParams;
+use super::callbacks::{BegunCall, EndedCall};
 use super::profiler::ffi::ProfilerApi;
 use super::profiler::lease::{OWNER, ProfilerLease};
 use super::profiler::{FIRST_VERSION, Helper};
 use super::start::Loaded;
+use super::subscriber::Subscriber;
 use crate::cuda::is_inside_init;
-use crate::{Capabilities, Selection, Unavailable, Why};
+use crate::{Capabilities, RecordSink, Selection, Unavailable, Why};
 use annotations::AnnotationMetrics;
 use ffi::{RangeApi, RangeUnit};
 use kernels::KernelMetrics;
 use kineto_base::os::fork;
 use kineto_model::activity::{ActivityType, ActivityTypes};
-use run::END_LIMIT;
+use run::{END_LIMIT, RangeRun};
 use session::DeviceMetrics;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,30 +62,6 @@ pub(super) struct RangePlan {
 pub(super) enum RangeMetrics {
     Kernels(Arc<KernelMetrics>),
     Annotations(Arc<AnnotationMetrics>),
-}
-
-/// A call that begins.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BegunCall {
-    /// Its domain and number.
-    pub(super) function: (u32, u32),
-    /// The thread's current context; 0 for none.
-    pub(super) context: usize,
-    pub(super) params: CallParams,
-    /// The same for a runtime call and the driver call inside it.
-    pub(super) correlation: u32,
-}
-
-/// A call that returns.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EndedCall<'c> {
-    /// Its domain and number.
-    pub(super) function: (u32, u32),
-    /// CUDA's error code; 0 for success.
-    pub(super) error: u32,
-    pub(super) correlation: u32,
-    /// The kernel's name; empty if it is not known.
-    pub(super) kernel: &'c str,
 }
 
 /// Returns whether the calling thread is in a watched call of that function.
@@ -180,11 +155,22 @@ impl RangePlan {
     pub(super) fn allowed_types(types: ActivityTypes) -> ActivityTypes {
         types.intersection(OF_HOST)
     }
+
+    /// Measures from now on; adds a note about calls that cannot be watched.
+    pub(super) fn start(
+        self,
+        loaded: &Loaded,
+        subscriber: Subscriber,
+        sink: &RecordSink,
+        capabilities: &mut Capabilities,
+    ) -> RangeMetrics {
+        RangeMetrics::new(RangeRun::start(self, loaded, subscriber, sink, capabilities))
+    }
 }
 
 impl RangeMetrics {
     /// Measures kernels or annotations from now on.
-    pub(super) fn new(run: RangeRun) -> RangeMetrics {
+    fn new(run: RangeRun) -> RangeMetrics {
         match run.unit() {
             RangeUnit::Kernels => RangeMetrics::Kernels(Arc::new(KernelMetrics::new(run))),
             RangeUnit::Annotations => RangeMetrics::Annotations(Arc::new(AnnotationMetrics::new(run))),

@@ -1,14 +1,15 @@
 //! The parts that the metrics of kernels and those of annotations share.
 
+use super::super::callbacks::{BegunCall, StreamPlace};
 use super::super::error::INVALID_PARAMETER;
 use super::super::profiler::ffi::CallFailure;
 use super::super::start::Loaded;
 use super::super::subscriber::Subscriber;
+use super::RangePlan;
 use super::captures::Captures;
 use super::ffi::{RangeApi, RangeUnit, device_of_call, stream_of_call};
-use super::functions::{ContextEnd, StreamPlace, WatchedCall, find_functions};
+use super::functions::{ContextEnd, WatchedCall, find_functions};
 use super::session::{DeviceMetrics, MissReason};
-use super::{BegunCall, RangePlan};
 use crate::buffered::recording::RecordingApi;
 use crate::clock::realtime_now;
 use crate::cuda::Driver;

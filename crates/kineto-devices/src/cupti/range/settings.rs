@@ -1,6 +1,7 @@
 //! The settings of range metrics.
 
-use super::super::profiler::shapes::MAX_METRICS;
+use super::super::metric_shapes::MAX_METRICS;
+use super::super::start::{METRICS, names_metrics};
 use super::ffi::RangeUnit;
 use crate::{Options, Selection, Unavailable, Why};
 use kineto_model::activity::{ActivityType, ActivityTypes};
@@ -26,7 +27,6 @@ const OF_ANNOTATIONS: ActivityTypes = ActivityTypes::of(&[
 
 /// libkineto's default.
 const DEFAULT_MAX_RANGES: i64 = 1500;
-const METRICS: &str = "CUPTI_PROFILER_METRICS";
 
 /// libkineto's names for groups of metrics.
 fn expand_name(name: &str) -> Vec<String> {
@@ -43,14 +43,9 @@ fn expand_name(name: &str) -> Vec<String> {
 }
 
 impl RangeSettings {
-    /// Returns whether metrics are named.
-    pub(crate) fn is_named(options: &Options) -> bool {
-        !options.list(METRICS).is_empty()
-    }
-
     /// Returns whether kernels or annotations are to be measured.
     pub(crate) fn is_requested(selection: &Selection) -> bool {
-        Self::is_named(&selection.options) && selection.types.is_superset(types_of(unit_of(&selection.options)))
+        names_metrics(&selection.options) && selection.types.is_superset(types_of(unit_of(&selection.options)))
     }
 
     /// Reads the settings.
