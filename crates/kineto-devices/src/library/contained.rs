@@ -3,13 +3,14 @@
 use super::super::{
     Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Unavailable, Why,
 };
+use kineto_base::channel::channel;
+use kineto_base::os::thread;
 use kineto_base::time::Timestamp;
 use kineto_model::activity::{ActivityTypes, CorrelationId};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Wraps a collector that may panic: a panic is the reason why it records nothing.
@@ -47,11 +48,16 @@ impl ContainedRecording {
 
     fn call_contained<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Recording) -> R) -> R {
         catch_panic(what, || call(&*self.recording)).unwrap_or_else(|reason| {
-            self.is_broken.store(true, Ordering::Relaxed);
-            let what = reason.message();
-            self.sink.note(format!("{what}; the collector was disabled for the rest of the recording"));
+            self.disable(&reason);
             R::default()
         })
+    }
+
+    #[cold]
+    fn disable(&self, reason: &Unavailable) {
+        self.is_broken.store(true, Ordering::Relaxed);
+        let what = reason.message();
+        self.sink.note(format!("{what}; the collector was disabled for the rest of the recording"));
     }
 }
 
@@ -60,19 +66,27 @@ impl ContainedRecording {
 /// # Errors
 /// The panic, as a reason.
 pub fn catch_panic<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
-        // The payload is the program's too, and may panic when it is dropped.
-        let message = format!("it panicked in `{what}`: {}", panic_text(Box::leak(panic)));
-        Unavailable::new(Why::Failed, message, "fix that code")
-    })
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panic_reason(what, panic))
+}
+
+#[cold]
+fn panic_reason(what: &str, panic: Box<dyn Any + Send>) -> Unavailable {
+    // The payload is the program's too, and may panic when it is dropped.
+    let message = format!("it panicked in `{what}`: {}", panic_text(Box::leak(panic)));
+    Unavailable::new(Why::Failed, message, "fix that code")
 }
 
 /// Runs the body of a thread that reads a library's records. A panic becomes a note in `sink`, and the thread then
 /// releases what it holds as usual.
 pub(crate) fn run_reader(sink: &RecordSink, body: impl FnOnce()) {
     if let Err(reason) = catch_panic("the thread that reads records", body) {
-        sink.note(format!("{}; unread records are lost", reason.message()));
+        note_panic(sink, &reason);
     }
+}
+
+#[cold]
+fn note_panic(sink: &RecordSink, reason: &Unavailable) {
+    sink.note(format!("{}; unread records are lost", reason.message()));
 }
 
 /// Calls foreign code on a thread of its own, since it may hang. Returns `None` if it takes longer than `patience`.
@@ -93,10 +107,26 @@ pub(crate) fn try_call_on_thread<R: Send + 'static>(
     patience: Duration,
     call: impl FnOnce() -> R + Send + 'static,
 ) -> std::io::Result<Option<R>> {
-    let (done, answer) = mpsc::channel();
-    let work = move || _ = done.send(call());
-    thread::Builder::new().name(format!("kineto-{name}")).spawn(work)?;
-    Ok(answer.recv_timeout(patience).ok())
+    let answer = Arc::new(Mutex::new(None));
+    let place = answer.clone();
+    let work = move || {
+        let returned = call();
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
+    };
+    let has_returned = run_on_thread(name, patience, Box::new(work))?;
+    let answer = if has_returned { answer.lock().unwrap_or_else(PoisonError::into_inner).take() } else { None };
+    Ok(answer)
+}
+
+/// Runs work on a thread of its own; returns whether it returned within `patience`, without a panic.
+fn run_on_thread(name: &str, patience: Duration, work: Box<dyn FnOnce() + Send>) -> std::io::Result<bool> {
+    let (done, answer) = channel();
+    let work = move || {
+        work();
+        let _ = done.send(());
+    };
+    thread::spawn(&format!("kineto-{name}"), Box::new(work))?;
+    Ok(answer.recv_timeout(patience).is_ok())
 }
 
 /// Runs a callback, which must not unwind into foreign code; returns the default after a panic.
@@ -220,7 +250,7 @@ mod tests {
         let commands = Arc::new(ReaderCommands::new(&POOL));
         let end = RecordingEnd { at: 0, deadline: Instant::now() };
         let (ended, own) = (EndNotifier(commands.clone()), sink.clone());
-        let thread = thread::Builder::new().spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             let _ended = ended;
             run_reader(&own, || panic!("a number of the vendor's"));
         });

@@ -10,10 +10,12 @@ use crate::clock::to_vendor_clock;
 use crate::cupti::ffi::Api;
 use crate::library::contained::run_reader;
 use crate::{DeviceDescription, RecordSink, Recording, Unavailable, Why};
+use kineto_base::channel::{Receiver, Sender, channel};
+use kineto_base::os::thread;
 use kineto_base::text::count_with_noun;
 use kineto_base::time::Timestamp;
 use std::fmt::Write as _;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -102,7 +104,7 @@ impl PmRecording {
             let sink = plan.sink.clone();
             run_reader(&sink, || SamplingThread::run(plan, lease, &ready, &received));
         };
-        let thread = std::thread::Builder::new().name("kineto-cupti-pm".to_owned()).spawn(run);
+        let thread = thread::spawn("kineto-cupti-pm", Box::new(run));
         thread.map_err(|error| Unavailable::no_thread(&error))?;
         let started = answer.recv_timeout(START_LIMIT).unwrap_or_else(|_| {
             let advice = "stop other profilers of this GPU; CUPTI cannot be used for samples before the process ends";

@@ -4,9 +4,11 @@ use super::ffi::PoolHandle;
 use super::hub::HUB;
 use super::start::Loaded;
 use crate::library::contained::run_reader;
+use kineto_base::channel::{Receiver, Sender, bounded, channel};
+use kineto_base::os::thread;
 use kineto_base::text::count_with_noun;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// How often records are flushed.
@@ -21,9 +23,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 enum WorkerRequest {
     /// Flush, and signal the completion.
-    Flush(SyncSender<()>),
+    Flush(Sender<()>),
     /// End the recording, wait until the deadline for launched work, and signal the completion.
-    End(Instant, SyncSender<()>),
+    End(Instant, Sender<()>),
 }
 
 /// A channel to the thread. Dropping it ends the recording.
@@ -41,8 +43,8 @@ impl WorkerRequests {
         self.send_request(|done| WorkerRequest::End(deadline, done), patience)
     }
 
-    fn send_request(&self, order: impl FnOnce(SyncSender<()>) -> WorkerRequest, patience: Duration) -> bool {
-        let (done, is_done) = sync_channel(1);
+    fn send_request(&self, order: impl FnOnce(Sender<()>) -> WorkerRequest, patience: Duration) -> bool {
+        let (done, is_done) = bounded(1);
         // If the thread has ended, even by a panic, this returns at once.
         self.0.send(order(done)).is_err() || is_done.recv_timeout(patience) != Err(RecvTimeoutError::Timeout)
     }
@@ -63,7 +65,7 @@ impl Worker {
     pub(super) fn spawn(loaded: Arc<Loaded>, pool: Option<PoolHandle>) -> std::io::Result<WorkerRequests> {
         let (commands, received) = channel();
         let worker = Worker { loaded, pool, commands: received, has_failed: false };
-        std::thread::Builder::new().name("kineto-roctracer".to_owned()).spawn(move || worker.run())?;
+        thread::spawn("kineto-roctracer", Box::new(move || worker.run()))?;
         Ok(WorkerRequests(commands))
     }
 
@@ -81,7 +83,7 @@ impl Worker {
     }
 
     /// Flushes until the recording ends; returns the channel that waits for the end.
-    fn flush_until_end(&mut self) -> Option<SyncSender<()>> {
+    fn flush_until_end(&mut self) -> Option<Sender<()>> {
         loop {
             match self.commands.recv_timeout(FLUSH_EVERY) {
                 Ok(WorkerRequest::Flush(done)) => {
