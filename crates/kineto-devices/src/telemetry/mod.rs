@@ -15,7 +15,7 @@ use super::library::lazy::LazyLibrary;
 use super::library::lease::{ExclusiveLease, OwningProcess};
 use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why};
 use kineto_model::activity::{ActivityType, ActivityTypes};
-use sampler::{SampledDevice, TelemetryRecording};
+use sampler::{ClockReasons, DeviceReader, SampledDevice, TelemetryRecording};
 use serde_json::Value;
 use std::fmt;
 use std::path::PathBuf;
@@ -28,8 +28,8 @@ pub(super) trait ManagementLibrary: fmt::Debug + Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// The name of the library in messages.
     const LIBRARY: &'static str;
-    /// The reasons for lower clocks by their bits, without those of an idle device.
-    const REASONS: &'static [(u64, &'static str)];
+    /// The reasons for lower clocks.
+    const REASONS: ClockReasons;
 
     /// A device as the library knows it, with the earlier readings that differences need.
     type Device: fmt::Debug + Send + 'static;
@@ -103,14 +103,27 @@ impl LibraryCalls {
         patience: Duration,
         call: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, Unavailable> {
-        let hung = || {
-            let message = format!("{library} did not return from a call within {} s", patience.as_secs());
-            Unavailable::new(Why::Failed, message, "restart the program; if that does not help, check the driver")
+        let answer = Arc::new(Mutex::new(None));
+        let place = answer.clone();
+        let call = move || {
+            let returned = call();
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
         };
+        self.run([collector, library], patience, Box::new(call))?;
+        let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        answer.ok_or_else(|| hung_call(library, patience))
+    }
+
+    fn run(
+        &self,
+        [collector, library]: [&'static str; 2],
+        patience: Duration,
+        call: Box<dyn FnOnce() + Send>,
+    ) -> Result<(), Unavailable> {
         let mut last = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         // A second thread would hang as well.
         if last.upgrade().is_some() {
-            return Err(hung());
+            return Err(hung_call(library, patience));
         }
         let token = Arc::new(());
         *last = Arc::downgrade(&token);
@@ -119,10 +132,15 @@ impl LibraryCalls {
             catch_panic(library, call)
         };
         match try_call_on_thread(collector, patience, call) {
-            Ok(called) => called.unwrap_or_else(|| Err(hung())),
+            Ok(called) => called.unwrap_or_else(|| Err(hung_call(library, patience))),
             Err(error) => Err(Unavailable::no_thread(&error)),
         }
     }
+}
+
+fn hung_call(library: &str, patience: Duration) -> Unavailable {
+    let message = format!("{library} did not return from a call within {} s", patience.as_secs());
+    Unavailable::new(Why::Failed, message, "restart the program; if that does not help, check the driver")
 }
 
 impl<L: ManagementLibrary> fmt::Debug for Telemetry<L> {
@@ -183,40 +201,74 @@ impl<L: ManagementLibrary> Telemetry<L> {
     }
 
     /// Finds the devices, and the reasons why others are not sampled.
-    fn find_devices(&self, library: &Arc<L>) -> Result<FoundDevices<L::Device>, Unavailable> {
+    fn find_devices(&self, library: &Arc<L>) -> Result<FoundDevices, Unavailable> {
         let own = library.clone();
-        let found = self.call(move || FoundDevices::find(&*own))?;
-        if found.devices.is_empty() {
-            let message = if found.notes.is_empty() {
-                format!("{} has no device to sample", L::LIBRARY)
-            } else {
-                found.notes.join(", and ")
-            };
-            return Err(Unavailable::new(Why::NoDevice, message, "see which devices the program may use"));
-        }
-        Ok(found)
+        self.call(move || FoundDevices::find(&own))?.check(L::LIBRARY)
+    }
+}
+
+/// A device of a library that is read.
+#[derive(Debug)]
+struct LibraryDevice<L: ManagementLibrary> {
+    library: Arc<L>,
+    device: L::Device,
+}
+
+impl<L: ManagementLibrary> DeviceReader for LibraryDevice<L> {
+    fn read(&mut self, metric: DeviceMetric) -> Result<i64, ReadError> {
+        self.library.read(&mut self.device, metric)
     }
 }
 
 /// The devices that are sampled, and notes about the others.
 #[derive(Debug)]
-struct FoundDevices<D> {
-    devices: Vec<SampledDevice<D>>,
+struct FoundDevices {
+    devices: Vec<SampledDevice>,
     notes: Vec<String>,
 }
 
-impl<D> FoundDevices<D> {
-    fn find<L: ManagementLibrary<Device = D>>(library: &L) -> FoundDevices<D> {
+impl FoundDevices {
+    fn find<L: ManagementLibrary>(library: &Arc<L>) -> FoundDevices {
         let mut found = FoundDevices { devices: Vec::new(), notes: Vec::new() };
         for (description, device) in library.find_devices() {
             match device {
-                Ok(device) => found.devices.push(SampledDevice::new(description, device)),
-                Err(reason) => {
-                    found.notes.push(format!("{} is not sampled by {}: {reason}", description.label, L::LIBRARY));
+                Ok(device) => {
+                    let device = Box::new(LibraryDevice { library: library.clone(), device });
+                    found.devices.push(SampledDevice::new(description, device, L::REASONS));
                 }
+                Err(reason) => found.add_missing(&description, L::LIBRARY, &reason),
             }
         }
         found
+    }
+
+    fn add_missing(&mut self, description: &DeviceDescription, library: &str, reason: &str) {
+        self.notes.push(format!("{} is not sampled by {library}: {reason}", description.label));
+    }
+
+    /// Checks that there is a device.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn check(self, library: &str) -> Result<FoundDevices, Unavailable> {
+        if !self.devices.is_empty() {
+            return Ok(self);
+        }
+        let message = if self.notes.is_empty() {
+            format!("{library} has no device to sample")
+        } else {
+            self.notes.join(", and ")
+        };
+        Err(Unavailable::new(Why::NoDevice, message, "see which devices the program may use"))
+    }
+
+    /// Lists the values of each device; the library is called.
+    fn list_values(mut self) -> Vec<String> {
+        self.devices.iter_mut().map(SampledDevice::list_values).collect()
+    }
+
+    fn into_descriptions(self) -> Vec<DeviceDescription> {
+        self.devices.into_iter().map(SampledDevice::into_description).collect()
     }
 }
 
@@ -247,13 +299,10 @@ impl<L: ManagementLibrary> Collector for Telemetry<L> {
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         let library = self.load()?;
-        let FoundDevices { mut devices, notes } = self.find_devices(&library)?;
+        let mut found = self.find_devices(&library)?;
         let mut can = capabilities(&*library);
-        can.notes = notes;
-        can.notes.extend(self.call(move || {
-            let list = |device: &mut SampledDevice<L::Device>| device.list_values(&*library);
-            devices.iter_mut().map(list).collect::<Vec<_>>()
-        })?);
+        can.notes = std::mem::take(&mut found.notes);
+        can.notes.extend(self.call(move || found.list_values())?);
         Ok(can)
     }
 
@@ -272,7 +321,10 @@ impl<L: ManagementLibrary> Collector for Telemetry<L> {
             sink.note(note);
         }
         let can = capabilities(&*library);
-        let recording = TelemetryRecording::start(library, found, Duration::from_secs(1) / rate, sink)?;
+        let find = Box::new(move || found.unwrap_or_else(|| FoundDevices::find(&library)));
+        let release = || L::state().lease.release();
+        let period = Duration::from_secs(1) / rate;
+        let recording = TelemetryRecording::start([L::NAME, L::LIBRARY], release, find, period, sink)?;
         Ok((can, Box::new(recording)))
     }
 
@@ -282,7 +334,7 @@ impl<L: ManagementLibrary> Collector for Telemetry<L> {
 
     fn devices(&self) -> Vec<DeviceDescription> {
         let found = self.loaded.get().and_then(|library| self.find_devices(library).ok());
-        found.map(|found| found.devices.into_iter().map(SampledDevice::into_description).collect()).unwrap_or_default()
+        found.map(FoundDevices::into_descriptions).unwrap_or_default()
     }
 }
 

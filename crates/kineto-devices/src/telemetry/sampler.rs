@@ -1,63 +1,79 @@
 //! The thread that samples the devices of a recording.
 
+use super::FoundDevices;
 use super::metric::{DeviceMetric, ReadError, SAMPLE, TelemetrySample};
-use super::{FoundDevices, ManagementLibrary};
 use crate::buffered::commands::EndLimits;
 use crate::clock::realtime_now;
 use crate::library::contained::run_reader;
 use crate::{CounterSample, DeviceDescription, RecordSink, Recording, Unavailable};
+use kineto_base::os::thread;
 use kineto_base::time::Timestamp;
 use kineto_model::activity::ActivityType;
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Reads the values of a device.
+pub(super) trait DeviceReader: fmt::Debug + Send {
+    /// Reads a value, in the unit of [`DeviceMetric`].
+    ///
+    /// # Errors
+    /// Why there is no value.
+    fn read(&mut self, metric: DeviceMetric) -> Result<i64, ReadError>;
+}
+
+/// The reasons for lower clocks by their bits, without those of an idle device.
+pub(super) type ClockReasons = &'static [(u64, &'static str)];
+
 /// A device that is sampled.
 #[derive(Debug)]
-pub(super) struct SampledDevice<D> {
+pub(super) struct SampledDevice {
     description: DeviceDescription,
-    device: D,
+    device: Box<dyn DeviceReader>,
+    reasons: ClockReasons,
     /// Values that are not read any more.
     is_missing: [bool; DeviceMetric::ALL.len()],
     /// The reasons for lower clocks that were noted.
     noted_reasons: u64,
 }
 
-impl<D> SampledDevice<D> {
-    pub(super) fn new(description: DeviceDescription, device: D) -> SampledDevice<D> {
-        SampledDevice { description, device, is_missing: [false; DeviceMetric::ALL.len()], noted_reasons: 0 }
+impl SampledDevice {
+    pub(super) fn new(
+        description: DeviceDescription,
+        device: Box<dyn DeviceReader>,
+        reasons: ClockReasons,
+    ) -> SampledDevice {
+        let is_missing = [false; DeviceMetric::ALL.len()];
+        SampledDevice { description, device, reasons, is_missing, noted_reasons: 0 }
     }
 
     pub(super) fn into_description(self) -> DeviceDescription {
         self.description
     }
 
-    /// Reads all values; passes those that cannot be read, with the reason, to `fail`.
-    fn read_values<L: ManagementLibrary<Device = D>>(
-        &mut self,
-        library: &L,
-        mut fail: impl FnMut(DeviceMetric, ReadError),
-    ) -> TelemetrySample {
+    /// Reads all values; also returns those that cannot be read, with the reason.
+    fn read_values(&mut self) -> (TelemetrySample, Vec<(DeviceMetric, ReadError)>) {
+        let mut failures = Vec::new();
         let mut sample = TelemetrySample::default();
         for (metric, is_missing) in DeviceMetric::ALL.into_iter().zip(&mut self.is_missing) {
             if *is_missing {
                 continue;
             }
-            match library.read(&mut self.device, metric) {
+            match self.device.read(metric) {
                 Ok(value) => sample.set(metric, value),
                 Err(ReadError::Pending) => {}
                 Err(error) => {
                     *is_missing = matches!(error, ReadError::Unsupported | ReadError::Forbidden);
-                    fail(metric, error);
+                    failures.push((metric, error));
                 }
             }
         }
-        sample
+        (sample, failures)
     }
 
     /// Returns a sentence that names the values that exist, and why others are missing.
-    pub(super) fn list_values<L: ManagementLibrary<Device = D>>(&mut self, library: &L) -> String {
-        let mut missing = Vec::new();
-        self.read_values(library, |metric, error| missing.push((metric, error)));
+    pub(super) fn list_values(&mut self) -> String {
+        let (_, missing) = self.read_values();
         let exists = |metric: &DeviceMetric| !missing.iter().any(|(known, _)| known == metric);
         let values: Vec<_> = DeviceMetric::ALL.into_iter().filter(exists).map(DeviceMetric::row_name).collect();
         let mut text = format!("{}: {}", self.description.label, values.join(", "));
@@ -68,10 +84,9 @@ impl<D> SampledDevice<D> {
     }
 
     /// Samples all values into a record.
-    fn sample<L: ManagementLibrary<Device = D>>(&mut self, library: &L, control: &SamplerControl, sink: &RecordSink) {
-        let mut failures = Vec::new();
+    fn sample(&mut self, control: &SamplerControl, sink: &RecordSink) {
         let before = realtime_now();
-        let sample = self.read_values(library, |metric, error| failures.push((metric, error)));
+        let (sample, failures) = self.read_values();
         let half = realtime_now().saturating_sub(before) / 2;
         // The recording may have ended during a call that took long: then nothing is expected of this thread.
         if control.is_stopping() {
@@ -85,7 +100,7 @@ impl<D> SampledDevice<D> {
             return;
         }
         sink.clock_error(half);
-        self.note_reasons::<L>(sample, sink);
+        self.note_reasons(sample, sink);
         sink.record(|batch| {
             let name = batch.name("telemetry");
             batch.counters(&CounterSample {
@@ -101,11 +116,11 @@ impl<D> SampledDevice<D> {
     }
 
     /// Notes reasons for lower clocks when they occur first.
-    fn note_reasons<L: ManagementLibrary<Device = D>>(&mut self, sample: TelemetrySample, sink: &RecordSink) {
+    fn note_reasons(&mut self, sample: TelemetrySample, sink: &RecordSink) {
         let reasons = sample.get(DeviceMetric::ThrottleReasons).unwrap_or(0).cast_unsigned();
         let fresh = reasons & !self.noted_reasons;
         self.noted_reasons |= reasons;
-        for (bit, reason) in L::REASONS {
+        for (bit, reason) in self.reasons {
             if fresh & bit != 0 {
                 sink.note(format!("{} lowered its clocks: {reason}", self.description.label));
             }
@@ -203,39 +218,34 @@ const UNTIL_BEGUN: Duration = Duration::from_millis(10);
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 impl TelemetryRecording {
-    /// Starts the thread. It finds the devices itself if they are not known. The caller has acquired the lease.
+    /// Starts the thread, which calls `find` for the devices. The caller has acquired the lease.
     ///
     /// # Errors
     /// The operating system refuses a thread.
-    pub(super) fn start<L: ManagementLibrary>(
-        library: Arc<L>,
-        found: Option<FoundDevices<L::Device>>,
+    pub(super) fn start(
+        [collector, library]: [&'static str; 2],
+        release: fn(),
+        find: Box<dyn FnOnce() -> FoundDevices + Send>,
         period: Duration,
         sink: RecordSink,
     ) -> Result<TelemetryRecording, Unavailable> {
         let control = Arc::new(SamplerControl::default());
         // Dropped with the closure if the thread does not start.
-        let end = SamplerEnd { control: control.clone(), release: || L::state().lease.release() };
+        let end = SamplerEnd { control: control.clone(), release };
         let (own, own_sink) = (control.clone(), sink.clone());
         let work = move || {
             let _end = end;
-            run_reader(&own_sink, || sample_until_end(&*library, found, period, &own, &own_sink));
+            run_reader(&own_sink, || sample_until_end(find(), period, &own, &own_sink));
         };
-        let thread = std::thread::Builder::new().name(format!("kineto-{}", L::NAME)).spawn(work);
+        let thread = thread::spawn(&format!("kineto-{collector}"), Box::new(work));
         thread.map_err(|error| Unavailable::no_thread(&error))?;
-        Ok(TelemetryRecording { library: L::LIBRARY, control, sink })
+        Ok(TelemetryRecording { library, control, sink })
     }
 }
 
 /// Samples all devices at each turn.
-fn sample_until_end<L: ManagementLibrary>(
-    library: &L,
-    found: Option<FoundDevices<L::Device>>,
-    period: Duration,
-    control: &SamplerControl,
-    sink: &RecordSink,
-) {
-    let FoundDevices { mut devices, notes } = found.unwrap_or_else(|| FoundDevices::find(library));
+fn sample_until_end(found: FoundDevices, period: Duration, control: &SamplerControl, sink: &RecordSink) {
+    let FoundDevices { mut devices, notes } = found;
     notes.into_iter().for_each(|note| sink.note(note));
     control.change(|state| state.devices = devices.iter().map(|device| device.description.clone()).collect());
     let mut at = Instant::now();
@@ -244,7 +254,7 @@ fn sample_until_end<L: ManagementLibrary>(
             at = Instant::now() + UNTIL_BEGUN;
             continue;
         }
-        devices.iter_mut().for_each(|device| device.sample(library, control, sink));
+        devices.iter_mut().for_each(|device| device.sample(control, sink));
         // Turns that were missed, in a pause or by a slow library, are not made up for.
         let now = Instant::now();
         at = Some(at + period).filter(|at| *at > now).unwrap_or(now + period);
