@@ -1,29 +1,31 @@
 //! The thread that reads a library's buffers during a recording, and ends it.
 
 use super::commands::{EndNotifier, ReaderCommand, ReaderCommands, RecordingEnd};
-use super::kinds::{KindSwitch, PausableKinds};
+use super::kinds::PausableKinds;
 use super::launches::UnfinishedLaunches;
 use super::pool::{FilledBuffer, Pool, PoolCounts};
 use crate::library::contained::run_reader;
 use crate::{RecordSink, Unavailable};
+use kineto_base::os::thread;
 use kineto_base::text::count_with_noun;
 use kineto_model::Loss;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How the thread treats a library.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LibraryTraits {
+    /// Its name in messages.
+    pub(crate) name: &'static str,
+    /// The shortest and the longest pause between two polls at the end, and the longest in a pause.
+    pub(crate) waits: [Duration; 3],
+    /// Whether it returns complete buffers only when it is flushed.
+    pub(crate) needs_flushes: bool,
+}
+
 /// A library that writes the records of a recording into buffers of a pool. Dropping it releases its resources.
 pub(crate) trait BufferedLibrary: fmt::Debug + Send + 'static {
-    /// Its name in messages.
-    const NAME: &'static str;
-    /// The shortest and the longest pause between two polls at the end, and the longest in a pause.
-    const WAITS: [Duration; 3];
-    /// Whether it returns complete buffers only when it is flushed.
-    const NEEDS_FLUSHES: bool;
-
-    /// Switches its kinds of records.
-    type Switch: KindSwitch;
-
     fn sink(&self) -> &RecordSink;
 
     fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches;
@@ -78,12 +80,13 @@ struct Pausing {
 
 /// The state of a recording's thread.
 #[derive(Debug)]
-pub(crate) struct ReaderThread<L: BufferedLibrary> {
+pub(crate) struct ReaderThread {
+    traits: LibraryTraits,
     pool: &'static Pool,
     commands: Arc<ReaderCommands>,
-    kinds: Arc<PausableKinds<L::Switch>>,
+    kinds: Arc<PausableKinds>,
     pausing: Option<Pausing>,
-    library: L,
+    library: Box<dyn BufferedLibrary>,
     /// Dropped after the library, so that the next recording starts only then.
     _ended: EndNotifier,
 }
@@ -93,22 +96,23 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 /// How long a pause or an end waits for buffers that are never complete.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-impl<L: BufferedLibrary> ReaderThread<L> {
+impl ReaderThread {
     /// Starts the thread.
     ///
     /// # Errors
     /// The operating system refuses a thread.
     pub(crate) fn spawn(
         name: &str,
+        traits: LibraryTraits,
         pool: &'static Pool,
         commands: &Arc<ReaderCommands>,
-        kinds: &Arc<PausableKinds<L::Switch>>,
-        library: L,
+        kinds: &Arc<PausableKinds>,
+        library: Box<dyn BufferedLibrary>,
     ) -> Result<(), Unavailable> {
         let (commands, kinds) = (commands.clone(), kinds.clone());
         let _ended = EndNotifier(commands.clone());
-        let reader = ReaderThread { pool, commands, kinds, pausing: None, library, _ended };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || reader.run());
+        let reader = ReaderThread { traits, pool, commands, kinds, pausing: None, library, _ended };
+        let thread = thread::spawn(name, Box::new(move || reader.run()));
         thread.map(drop).map_err(|error| Unavailable::no_thread(&error))
     }
 
@@ -122,7 +126,8 @@ impl<L: BufferedLibrary> ReaderThread<L> {
     fn read_until_end(&mut self) {
         self.library.begin_recording();
         let commands = self.commands.clone();
-        let (mut poll_at, mut wait) = (Instant::now() + POLL_EVERY, L::WAITS[0]);
+        let [shortest, ..] = self.traits.waits;
+        let (mut poll_at, mut wait) = (Instant::now() + POLL_EVERY, shortest);
         loop {
             self.pool.preallocate();
             let until = self.pausing.map_or(poll_at, |pausing| poll_at.min(pausing.poll_at));
@@ -136,8 +141,8 @@ impl<L: BufferedLibrary> ReaderThread<L> {
             self.suspend_kinds();
             self.library.poll();
             if Instant::now() >= poll_at {
-                if !L::NEEDS_FLUSHES || self.flush_finished_work() {
-                    wait = L::WAITS[0];
+                if !self.traits.needs_flushes || self.flush_finished_work() {
+                    wait = shortest;
                     poll_at = Instant::now() + POLL_EVERY;
                 } else {
                     poll_at = Instant::now() + wait;
@@ -150,7 +155,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
     /// Disables the kinds in a pause, once the records of earlier launches have arrived, or had time to.
     fn suspend_kinds(&mut self) {
         if let Some(at) = self.kinds.pending_pause() {
-            let (now, [shortest, _, longest]) = (Instant::now(), L::WAITS);
+            let (now, [shortest, _, longest]) = (Instant::now(), self.traits.waits);
             let begun = || Pausing { cutoff: self.cutoff_at(at), poll_at: now, wait: shortest };
             let mut pausing = self.pausing.filter(|pausing| pausing.cutoff.at == at).unwrap_or_else(begun);
             if now >= pausing.poll_at {
@@ -227,7 +232,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
         self.kinds.disable_calls();
         self.library.unfinished_launches().ignore_launches_after(end.at);
         let (cutoff, pool) = (self.cutoff_at(end.at), self.pool);
-        let is_complete = self.flush_until(end.deadline, |library| library.has_records(&cutoff));
+        let is_complete = self.flush_until(end.deadline, &|library| library.has_records(&cutoff));
         // CUPTI states the layouts of selected fields with each buffer, of enabled kinds alone. Without a buffer so far, those
         // that come back later could not be read.
         let has_no_layouts = pool.counts().filled == 0 && pool.holds_records(u64::MAX);
@@ -236,7 +241,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
         }
         self.kinds.disable_all();
         let until = end.deadline.min(Instant::now() + PATIENCE);
-        if !self.flush_until(until, |_| !pool.holds_records(u64::MAX)) {
+        if !self.flush_until(until, &|_| !pool.holds_records(u64::MAX)) {
             self.flush_and_read(true);
         }
         let counts = pool.close();
@@ -245,12 +250,12 @@ impl<L: BufferedLibrary> ReaderThread<L> {
     }
 
     /// Flushes and reads until `is_done`, and once more after `until`; returns whether it is done.
-    fn flush_until(&mut self, until: Instant, mut is_done: impl FnMut(&mut L) -> bool) -> bool {
-        let [mut wait, longest, _] = L::WAITS;
+    fn flush_until(&mut self, until: Instant, is_done: &dyn Fn(&mut dyn BufferedLibrary) -> bool) -> bool {
+        let [mut wait, longest, _] = self.traits.waits;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             self.flush_and_read(false);
-            if is_done(&mut self.library) {
+            if is_done(&mut *self.library) {
                 return true;
             }
             if left == Duration::ZERO {
@@ -268,7 +273,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
             sink.note(format!(
                 "{} requested {} beyond ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, so records are missing; raise the \
                  limit",
-                L::NAME,
+                self.traits.name,
                 count_with_noun(counts.refused, "buffer")
             ));
         }
@@ -282,7 +287,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
         if counts.unknown > 0 {
             sink.note(format!(
                 "{} returned {} of another profiler",
-                L::NAME,
+                self.traits.name,
                 count_with_noun(counts.unknown, "buffer")
             ));
         }
@@ -313,7 +318,7 @@ mod tests {
     #[derive(Debug)]
     struct NoKinds;
 
-    impl KindSwitch for NoKinds {
+    impl super::super::kinds::KindSwitch for NoKinds {
         type Error = ();
 
         fn enable_kind(&self, _: u32) -> Result<(), ()> {
@@ -324,12 +329,6 @@ mod tests {
     }
 
     impl BufferedLibrary for SlowLibrary {
-        const NAME: &'static str = "slow";
-        const WAITS: [Duration; 3] = [Duration::from_micros(200); 3];
-        const NEEDS_FLUSHES: bool = true;
-
-        type Switch = NoKinds;
-
         fn sink(&self) -> &RecordSink {
             &self.sink
         }
@@ -363,7 +362,8 @@ mod tests {
         let kinds = Arc::new(PausableKinds::new(NoKinds, Vec::new(), Vec::new(), Duration::ZERO));
         let (sink, launches) = (trial::unbounded_sink(), UnfinishedLaunches::new());
         let library = SlowLibrary { sink, launches, progress: progress.clone() };
-        ReaderThread::spawn("test", &POOL, &commands, &kinds, library).unwrap();
+        let traits = LibraryTraits { name: "slow", waits: [Duration::from_micros(200); 3], needs_flushes: true };
+        ReaderThread::spawn("test", traits, &POOL, &commands, &kinds, Box::new(library)).unwrap();
         let patience = Duration::from_secs(60);
         std::thread::scope(|scope| {
             let (end, channel) = (RecordingEnd { at: 0, deadline: Instant::now() + patience }, &*commands);

@@ -13,13 +13,28 @@ pub(crate) trait KindSwitch: fmt::Debug + Send + Sync + 'static {
     fn disable_kind(&self, kind: u32);
 }
 
+/// A [`KindSwitch`] without its errors, which are not read.
+trait QuietSwitch: Send + Sync {
+    fn set_kind(&self, kind: u32, is_on: bool);
+}
+
+impl<S: KindSwitch> QuietSwitch for S {
+    fn set_kind(&self, kind: u32, is_on: bool) {
+        if is_on {
+            let _ = self.enable_kind(kind);
+        } else {
+            self.disable_kind(kind);
+        }
+    }
+}
+
 /// The enabled kinds of a recording.
 ///
 /// A pause does not disable them at once, since earlier launches may not have their records yet. The reader thread
 /// disables them when all have arrived; until then, records of the pause are dropped as they are read. A library may need
 /// its kinds of API calls disabled during a flush; a pause or an end disables those first.
-pub(crate) struct PausableKinds<S> {
-    switch: S,
+pub(crate) struct PausableKinds {
+    switch: Box<dyn QuietSwitch>,
     /// The kinds that must be disabled during a flush.
     call_kinds: Vec<u32>,
     others: Vec<u32>,
@@ -42,7 +57,7 @@ enum State {
     Ended,
 }
 
-impl<S> fmt::Debug for PausableKinds<S> {
+impl fmt::Debug for PausableKinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PausableKinds")
             .field("calls", &self.call_kinds)
@@ -51,11 +66,11 @@ impl<S> fmt::Debug for PausableKinds<S> {
     }
 }
 
-impl<S: KindSwitch> PausableKinds<S> {
+impl PausableKinds {
     /// Takes over these kinds, which are enabled; `calls` are those that must be disabled during a flush.
-    pub(crate) fn new(switch: S, calls: Vec<u32>, others: Vec<u32>, patience: Duration) -> PausableKinds<S> {
+    pub(crate) fn new(switch: impl KindSwitch, calls: Vec<u32>, others: Vec<u32>, patience: Duration) -> PausableKinds {
         let (paused, state) = (AtomicU64::new(0), Mutex::new(State::Enabled));
-        PausableKinds { switch, call_kinds: calls, others, patience, paused, state }
+        PausableKinds { switch: Box::new(switch), call_kinds: calls, others, patience, paused, state }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, State> {
@@ -184,13 +199,11 @@ impl<S: KindSwitch> PausableKinds<S> {
     }
 
     fn enable_kinds(&self, kinds: &[u32]) {
-        for kind in kinds {
-            let _ = self.switch.enable_kind(*kind);
-        }
+        kinds.iter().for_each(|kind| self.switch.set_kind(*kind, true));
     }
 
     fn disable_kinds(&self, kinds: &[u32]) {
-        kinds.iter().for_each(|kind| self.switch.disable_kind(*kind));
+        kinds.iter().for_each(|kind| self.switch.set_kind(*kind, false));
     }
 }
 
@@ -224,7 +237,7 @@ mod tests {
     }
 
     /// Returns the enabled kinds of a recording: calls of kind 6, others of kind 1.
-    fn enabled(calls: &[u32]) -> (EnabledKinds, PausableKinds<EnabledKinds>) {
+    fn enabled(calls: &[u32]) -> (EnabledKinds, PausableKinds) {
         let enabled = EnabledKinds(Arc::new(Mutex::new(calls.iter().copied().chain([1]).collect())));
         let kinds = PausableKinds::new(enabled.clone(), calls.to_vec(), vec![1], Duration::from_millis(100));
         (enabled, kinds)

@@ -1,7 +1,7 @@
 //! The recording of a library that writes into buffers.
 
 use super::commands::{EndLimits, ReaderCommands, RecordingEnd};
-use super::kinds::{KindSwitch, PausableKinds};
+use super::kinds::PausableKinds;
 use super::pool::Pool;
 use crate::clock::{realtime_now, to_vendor_clock};
 use crate::library::lease::ExclusiveLease;
@@ -52,7 +52,7 @@ pub(crate) struct BufferedRecording<A> {
     pub(crate) library: LibraryState,
     pub(crate) api: A,
     pub(crate) commands: Arc<ReaderCommands>,
-    pub(crate) kinds: Arc<PausableKinds<A>>,
+    pub(crate) kinds: Arc<PausableKinds>,
     pub(crate) sink: RecordSink,
     pub(crate) devices: Box<dyn Fn() -> Vec<DeviceDescription> + Send + Sync>,
     /// Whether it was stopped: the library is not called any more.
@@ -65,7 +65,7 @@ impl<A> fmt::Debug for BufferedRecording<A> {
     }
 }
 
-impl<A: RecordingApi + KindSwitch> Recording for BufferedRecording<A> {
+impl<A: RecordingApi> Recording for BufferedRecording<A> {
     fn push(&self, id: CorrelationId) -> bool {
         if self.is_over.load(Ordering::Relaxed) {
             return false;

@@ -12,7 +12,7 @@ use super::selected_fields::RecordRestorer;
 use super::shared::{self, NamedApi, SharedApi};
 use super::subscriber::{Interfaces, Subscriber};
 use super::subscription::Subscription;
-use super::worker::{CuptiLibrary, HardwareTimes};
+use super::worker::{CuptiLibrary, HardwareTimes, TRAITS};
 use super::{names, search};
 use crate::buffered::commands::ReaderCommands;
 use crate::buffered::engine::ReaderThread;
@@ -25,9 +25,6 @@ use kineto_model::activity::{ActivityType, ActivityTypes, DeviceType};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-/// The kinds of a recording.
-pub(super) type CuptiKinds = PausableKinds<Subscriber>;
 
 /// The loaded libraries.
 #[derive(Debug)]
@@ -162,7 +159,7 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         lease: Lease,
-    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<CuptiKinds>, Subscriber), Unavailable> {
+    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<PausableKinds>, Subscriber), Unavailable> {
         // Inside `cuInit` the device count is not known yet, and records only arrive once it is done.
         let is_inside = is_inside_init();
         if !is_inside && self.driver.devices().is_empty() {
@@ -226,7 +223,7 @@ impl Loaded {
         proof: Duration,
         mut subscription: Subscription,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<ReaderCommands>, Arc<CuptiKinds>), Unavailable> {
+    ) -> Result<(Arc<ReaderCommands>, Arc<PausableKinds>), Unavailable> {
         let mut subscriber = subscription.subscriber;
         // The selectable fields of NVTX markers are not sufficient.
         let takes_all = selection.options.flag("NVTX_RANGES") || selection.options.flag("CUPTI_ALL_FIELDS");
@@ -274,7 +271,7 @@ impl Loaded {
         let library =
             CuptiLibrary { subscriber, driver, reader, subscription, makes_test_call, teardown, hardware_times };
         HUB.set_reader(Some(commands.clone()));
-        ReaderThread::spawn("kineto-cupti", &HUB.pool, &commands, &kinds, library)?;
+        ReaderThread::spawn("kineto-cupti", TRAITS, &HUB.pool, &commands, &kinds, Box::new(library))?;
         Ok((commands, kinds))
     }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) subscriber: Subscriber,
-    kinds: Option<Arc<PausableKinds<Subscriber>>>,
+    kinds: Option<Arc<PausableKinds>>,
     ranges: Option<RangeMetrics>,
     /// The library was detached as a whole, including the subscription.
     is_detached: bool,
@@ -26,7 +26,7 @@ impl Subscription {
     }
 
     /// Sets the kinds to disable at the end.
-    pub(super) fn set_kinds(&mut self, kinds: Arc<PausableKinds<Subscriber>>) {
+    pub(super) fn set_kinds(&mut self, kinds: Arc<PausableKinds>) {
         self.kinds = Some(kinds);
     }
 

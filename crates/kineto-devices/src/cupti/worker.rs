@@ -6,7 +6,7 @@ use super::reader::Reader;
 use super::subscriber::Subscriber;
 use super::subscription::Subscription;
 use crate::RecordSink;
-use crate::buffered::engine::{BufferedLibrary, Cutoff};
+use crate::buffered::engine::{BufferedLibrary, Cutoff, LibraryTraits};
 use crate::buffered::launches::UnfinishedLaunches;
 use crate::buffered::pool::PoolCounts;
 use crate::buffered::recording::RecordingApi;
@@ -42,13 +42,13 @@ pub(super) struct HardwareTimes {
     is_forced: bool,
 }
 
+pub(super) const TRAITS: LibraryTraits = LibraryTraits {
+    name: "CUPTI",
+    waits: [Duration::from_micros(200), Duration::from_millis(20), Duration::from_secs(1)],
+    needs_flushes: true,
+};
+
 impl BufferedLibrary for CuptiLibrary {
-    const NAME: &'static str = "CUPTI";
-    const WAITS: [Duration; 3] = [Duration::from_micros(200), Duration::from_millis(20), Duration::from_secs(1)];
-    const NEEDS_FLUSHES: bool = true;
-
-    type Switch = Subscriber;
-
     fn sink(&self) -> &RecordSink {
         self.reader.sink()
     }

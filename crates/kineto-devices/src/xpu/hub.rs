@@ -1,6 +1,5 @@
 //! Process-wide state of PTI's callbacks, which have no user data: the buffers and the current recording.
 
-use super::ffi::Api;
 use crate::buffered::kinds::PausableKinds;
 use crate::buffered::pool::Pool;
 use crate::library::lease::{ExclusiveLease, OwningProcess};
@@ -21,7 +20,7 @@ pub(super) struct Hub {
 /// The exclusive lease of PTI. Dropping it, even during a panic, disables its views and releases it.
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) views: Option<Arc<PausableKinds<&'static Api>>>,
+    pub(super) views: Option<Arc<PausableKinds>>,
 }
 
 impl Lease {

@@ -11,7 +11,7 @@ use super::scope_ffi::ScopeApi;
 use super::search;
 use super::streams::Streams;
 use super::views::{self, Refused};
-use super::worker::PtiLibrary;
+use super::worker::{PtiLibrary, TRAITS};
 use crate::buffered::commands::ReaderCommands;
 use crate::buffered::engine::ReaderThread;
 use crate::buffered::kinds::PausableKinds;
@@ -23,9 +23,6 @@ use kineto_model::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The views of a recording.
-pub(super) type PtiViews = PausableKinds<&'static Api>;
 
 /// The loaded libraries.
 #[derive(Debug)]
@@ -100,7 +97,7 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         lease: Lease,
-    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<PtiViews>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<PausableKinds>), Unavailable> {
         let mut capabilities = self.capabilities();
         if !HUB.pool.open(selection.buffer_bytes, OverflowBuffers::Always(callbacks::SCRAPS)) {
             return Err(Unavailable::new(Why::Failed, "out of memory for records", "free memory, or raise its limit"));
@@ -118,7 +115,7 @@ impl Loaded {
         sink: &RecordSink,
         mut lease: Lease,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<ReaderCommands>, Arc<PtiViews>), Unavailable> {
+    ) -> Result<(Arc<ReaderCommands>, Arc<PausableKinds>), Unavailable> {
         let failed = |error: PtiError| error.to_unavailable("ptiViewSetCallbacks");
         self.api.set_callbacks(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
         let since = self.api.timestamp().unwrap_or(0);
@@ -144,7 +141,7 @@ impl Loaded {
         let (types, streams) = (capabilities.types, self.streams.clone());
         let reader = Reader::new(sink.clone(), types, Box::new(self.api), streams, since);
         let library = PtiLibrary { api: self.api, views: views.clone(), reader, sampling, _lease: lease };
-        ReaderThread::spawn("kineto-xpu", &HUB.pool, &commands, &views, library)?;
+        ReaderThread::spawn("kineto-xpu", TRAITS, &HUB.pool, &commands, &views, Box::new(library))?;
         Ok((commands, views))
     }
 

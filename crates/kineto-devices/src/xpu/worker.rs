@@ -5,7 +5,7 @@ use super::hub::{HUB, Lease};
 use super::reader::Reader;
 use super::scope::Sampling;
 use crate::RecordSink;
-use crate::buffered::engine::{BufferedLibrary, Cutoff};
+use crate::buffered::engine::{BufferedLibrary, Cutoff, LibraryTraits};
 use crate::buffered::kinds::PausableKinds;
 use crate::buffered::launches::UnfinishedLaunches;
 use crate::buffered::pool::PoolCounts;
@@ -23,20 +23,20 @@ const MAX_PAUSE_POLLS: u32 = 12;
 #[derive(Debug)]
 pub(super) struct PtiLibrary {
     pub(super) api: &'static Api,
-    pub(super) views: Arc<PausableKinds<&'static Api>>,
+    pub(super) views: Arc<PausableKinds>,
     pub(super) reader: Reader,
     pub(super) sampling: Option<Sampling>,
     pub(super) _lease: Lease,
 }
 
+/// PTI flushes by itself, and a flush disables views.
+pub(super) const TRAITS: LibraryTraits = LibraryTraits {
+    name: "PTI",
+    waits: [Duration::from_millis(1), Duration::from_millis(50), Duration::from_millis(50)],
+    needs_flushes: false,
+};
+
 impl BufferedLibrary for PtiLibrary {
-    const NAME: &'static str = "PTI";
-    const WAITS: [Duration; 3] = [Duration::from_millis(1), Duration::from_millis(50), Duration::from_millis(50)];
-    /// It flushes by itself, and a flush disables views.
-    const NEEDS_FLUSHES: bool = false;
-
-    type Switch = &'static Api;
-
     fn sink(&self) -> &RecordSink {
         self.reader.sink()
     }
