@@ -1,5 +1,6 @@
 //! Reads the state of NVIDIA's kernel driver from files.
 
+use kineto_base::sorting::sort_few;
 use std::fs;
 use std::path::Path;
 
@@ -33,7 +34,7 @@ impl KernelDriver {
 fn file_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
+    sort_few(&mut names);
     names
 }
 

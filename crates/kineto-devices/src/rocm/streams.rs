@@ -1,7 +1,6 @@
 //! Numbers the streams of devices.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use kineto_base::sorted::SortedMap;
 
 /// Assigns stream numbers: on each device 1, 2 … in order of first use.
 ///
@@ -9,15 +8,15 @@ use std::collections::hash_map::Entry;
 /// used by exactly one stream, it identifies that stream; otherwise it gets its own number.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    numbers: HashMap<(i32, StreamKey), u32>,
+    numbers: SortedMap<(i32, StreamKey), u32>,
     /// The number of streams on each device.
-    counts: HashMap<i32, u32>,
+    counts: SortedMap<i32, u32>,
     /// The streams that used each device's queues.
-    queues: HashMap<(i32, u64), QueueStreams>,
+    queues: SortedMap<(i32, u64), QueueStreams>,
 }
 
 /// The identity of a numbered stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum StreamKey {
     Stream(u64),
     Queue(u64),
@@ -53,30 +52,30 @@ impl Streams {
             (None, Some(QueueStreams::One(stream))) => StreamKey::Stream(*stream),
             (None, _) => StreamKey::Queue(queue),
         };
-        let is_full = self.numbers.len() >= MOST;
-        match self.numbers.entry((device, lane)) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(_) if is_full => OTHERS,
-            Entry::Vacant(new) => {
-                let count = self.counts.entry(device).or_default();
-                *count += 1;
-                *new.insert(*count)
-            }
+        if let Some(known) = self.numbers.get(&(device, lane)) {
+            return *known;
         }
+        if self.numbers.len() >= MOST {
+            return OTHERS;
+        }
+        let count = self.counts.get_or_insert_with(device, || 0);
+        *count += 1;
+        self.numbers.insert((device, lane), *count);
+        *count
     }
 
     /// Notes that a queue was used by a stream.
     fn note_queue(&mut self, device: i32, stream: u64, queue: u64) {
+        // 0 means that the queue is not known.
+        if queue == 0 {
+            return;
+        }
         let is_full = self.queues.len() >= MOST;
-        match self.queues.entry((device, queue)) {
-            // 0 means that the queue is not known.
-            _ if queue == 0 => {}
-            Entry::Occupied(mut known) if *known.get() != QueueStreams::One(stream) => {
-                *known.get_mut() = QueueStreams::Many
-            }
-            Entry::Occupied(_) => {}
-            Entry::Vacant(new) if !is_full => _ = new.insert(QueueStreams::One(stream)),
-            Entry::Vacant(_) => {}
+        match self.queues.get_mut(&(device, queue)) {
+            Some(known) if *known != QueueStreams::One(stream) => *known = QueueStreams::Many,
+            Some(_) => {}
+            None if !is_full => _ = self.queues.insert((device, queue), QueueStreams::One(stream)),
+            None => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ffi::Api;
 use crate::{Batch, Name};
-use std::collections::HashMap;
+use kineto_base::sorted::SortedMap;
 
 /// Returns PTI's names for its numbers.
 pub(super) trait PtiNames: Send {
@@ -41,9 +41,9 @@ pub(super) struct Function {
 /// The names seen in a recording.
 pub(super) struct CallNames {
     pti: Box<dyn PtiNames>,
-    functions: HashMap<(u32, u32), Function>,
-    copies: HashMap<[u32; 3], Name>,
-    fills: HashMap<(u64, u32), Name>,
+    functions: SortedMap<(u32, u32), Function>,
+    copies: SortedMap<[u32; 3], Name>,
+    fills: SortedMap<(u64, u32), Name>,
 }
 
 /// The most names of a kind. More are corrupt, except for the values of fills, which are arbitrary.
@@ -57,7 +57,7 @@ impl std::fmt::Debug for CallNames {
 
 impl CallNames {
     pub(super) fn new(pti: Box<dyn PtiNames>) -> CallNames {
-        CallNames { pti, functions: HashMap::new(), copies: HashMap::new(), fills: HashMap::new() }
+        CallNames { pti, functions: SortedMap::new(), copies: SortedMap::new(), fills: SortedMap::new() }
     }
 
     pub(super) fn function(&mut self, group: u32, function: u32, batch: &mut Batch<'_>) -> Function {

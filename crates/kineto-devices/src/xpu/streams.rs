@@ -2,7 +2,7 @@
 
 use super::level_zero::LevelZeroGpu;
 use crate::{DeviceDescription, Stream};
-use std::collections::BTreeMap;
+use kineto_base::sorted::SortedMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Assigns devices and streams to records, and collects the streams of a recording.
@@ -14,7 +14,7 @@ pub(super) struct Streams {
 
 #[derive(Debug, Default)]
 struct SeenStreams {
-    named: BTreeMap<(i32, u32), String>,
+    named: SortedMap<(i32, u32), String>,
     /// Level Zero queues without a SYCL queue.
     queues: Vec<u64>,
     /// The number of records of unknown devices.
@@ -60,7 +60,7 @@ impl Streams {
         let known = u32::try_from(sycl_queue).ok().filter(|number| *number < WITHOUT_SYCL);
         let number = known.unwrap_or_else(|| WITHOUT_SYCL + seen.queue_index(queue));
         if seen.named.len() < MOST {
-            seen.named.entry((device, number)).or_insert_with(|| match number.checked_sub(WITHOUT_SYCL) {
+            seen.named.get_or_insert_with((device, number), || match number.checked_sub(WITHOUT_SYCL) {
                 None => format!("Stream {number}"),
                 Some(place) => format!("Level Zero queue {place}"),
             });
@@ -73,7 +73,7 @@ impl Streams {
         let seen = self.lock_seen();
         let device = |(id, gpu): (i32, &LevelZeroGpu)| {
             let mut device = DeviceDescription::new(id, gpu.name.as_str());
-            let streams = seen.named.range((id, 0)..=(id, u32::MAX));
+            let streams = seen.named.iter().filter(|((device, _), _)| *device == id);
             let stream =
                 |(at, name): (&(i32, u32), &String)| Stream { id: at.1, name: name.clone(), order: at.1.into() };
             device.streams = streams.map(stream).collect();

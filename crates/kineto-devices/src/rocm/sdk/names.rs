@@ -1,6 +1,7 @@
 //! Names of the library's numbers: HIP functions, copies, kernels.
 
 use crate::rocm::hip::{self, CallEffect, Direction};
+use kineto_base::sorted::SortedMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ impl Function {
 /// The library's operations by number. The library names them, since the numbers differ between versions.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    functions: HashMap<u32, Function>,
-    copies: HashMap<u32, Direction>,
+    functions: SortedMap<u32, Function>,
+    copies: SortedMap<u32, Direction>,
     kernel_symbol: Option<u32>,
 }
 
@@ -49,8 +50,9 @@ impl Operations {
                 ("DEVICE_TO_HOST", Direction::DeviceToHost),
                 ("DEVICE_TO_DEVICE", Direction::DeviceToDevice),
             ];
-            let way = ways.into_iter().find(|(part, _)| name.ends_with(part));
-            known.copies.extend(way.map(|(_, direction)| (number, direction)));
+            if let Some((_, direction)) = ways.into_iter().find(|(part, _)| name.ends_with(part)) {
+                known.copies.insert(number, direction);
+            }
         });
         each(CODE_OBJECT, &mut |number, name| {
             if name.ends_with("KERNEL_SYMBOL_REGISTER") && !name.contains("HOST") {
@@ -63,9 +65,7 @@ impl Operations {
     /// Returns the numbers of the functions that are recorded.
     pub(super) fn recorded_functions(&self) -> Vec<u32> {
         let worth = self.functions.iter().filter(|(_, function)| !hip::is_noise(&function.name));
-        let mut numbers: Vec<_> = worth.map(|(number, _)| *number).collect();
-        numbers.sort_unstable();
-        numbers
+        worth.map(|(number, _)| *number).collect()
     }
 
     pub(super) fn function(&self, number: u32) -> Option<&Function> {

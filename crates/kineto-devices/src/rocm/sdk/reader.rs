@@ -11,6 +11,7 @@ use crate::rocm::launches::{PendingLaunch, PendingLaunches};
 use crate::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape, Sizes};
 use crate::rocm::streams::{self, Streams};
 use crate::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Selection, Thread};
+use kineto_base::sorted::SortedMap;
 use kineto_model::Loss;
 use kineto_model::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
@@ -62,7 +63,7 @@ pub(super) struct Reader {
     /// Arguments of calls in progress, by correlation id.
     pending: HashMap<u64, Arguments>,
     kernels: HashMap<u64, KernelState>,
-    functions: HashMap<u32, Name>,
+    functions: SortedMap<u32, Name>,
     captures: Captures,
     /// Later launches are not waited for.
     until: u64,
@@ -121,7 +122,7 @@ impl Reader {
             launches: PendingLaunches::default(),
             pending: HashMap::new(),
             kernels: HashMap::new(),
-            functions: HashMap::new(),
+            functions: SortedMap::new(),
             captures: Captures::default(),
             until: u64::MAX,
             left: super::super::max_rows(&selection.options),
@@ -327,7 +328,7 @@ impl Reader {
     }
 
     fn function_name(&mut self, call: &HipCall<'_>, batch: &mut Batch<'_>) -> Name {
-        *self.functions.entry(call.number).or_insert_with(|| batch.name(&call.function.name))
+        *self.functions.get_or_insert_with(call.number, || batch.name(&call.function.name))
     }
 }
 
