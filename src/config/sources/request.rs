@@ -201,7 +201,7 @@ mod tests {
         let error =
             ParsedRequest::parse("ACTIVITIES_LOG_FILE=/tmp/a.json\nwhat\nACTIVITIES_DURATION_MSECS=-1\n").unwrap_err();
         assert!(error.starts_with("line 2: expected KEY=value; line 3: "), "{error}");
-        let text = "FUTURE=1\nBUFFER_LIMIT_MB=9\nACTIVITIES_DURATION_SECS=2\nCUPTI_PM_SAMPLING_DEVICE_ID=0,1";
+        let text = "FUTURE=1\nBUFFER_LIMIT_MB=9\nACTIVITIES_DURATION_SECS=2\nXPUPTI_PROFILER_DEVICES=0,1";
         let asked = ParsedRequest::parse(text).unwrap();
         let warned = ["line 1: unknown key FUTURE", "BUFFER_LIMIT_MB is not for requests and is ignored"];
         assert_eq!((asked.warnings, asked.duration), (warned.map(str::to_owned).to_vec(), Duration::from_secs(2)));
