@@ -79,6 +79,7 @@
 //! [`Profiler::start`] returns [`Unsupported`](ErrorKind::Unsupported). Traces of a program's own records
 //! ([`CpuTraceBuilder`](integration::CpuTraceBuilder)) and [`analysis`] work.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(target_os = "linux", feature = "ondemand")),
     allow(dead_code, unused_imports, reason = "requests are served on Linux only, with the feature `ondemand`")

@@ -3,6 +3,7 @@
 //! This crate is for those packages alone. Its API follows their needs and changes without notice, so each of them requires
 //! exactly its version.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, unused_imports, missing_docs, reason = "stand-ins for what only Linux has")

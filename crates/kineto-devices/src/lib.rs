@@ -4,6 +4,7 @@
 //! a [`Recording`], which learns the slice that each thread enters ([`push`](Recording::push), [`pop`](Recording::pop)) and
 //! writes its records to a [`RecordSink`] until it is stopped. Several collectors may record at once. A collector that
 //! fails leaves a reason in the trace, never an error: the host is recorded all the same.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(target_os = "linux", feature = "metrics", feature = "roctracer", feature = "xpu", feature = "plugins")),
     allow(

@@ -6,6 +6,7 @@
 //! This crate is for `kineto-trace` and `tracing-kineto`, which re-export what their users need. The rest of its API follows their
 //! needs and changes without notice, so both require exactly its version.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod activity;

@@ -16,6 +16,7 @@
 //! # Ok::<(), kineto_trace::Error>(())
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(all(feature = "files", feature = "reports")),
