@@ -586,13 +586,14 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str, bool); 8] = [
 ];
 
 /// Build options: the Cargo feature, its default, its effect.
-const FEATURES: [(&str, &str, &str); 13] = [
+const FEATURES: [(&str, &str, &str); 14] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),
     ("plugins", "on", "loads plugins for other accelerators; plugins in Rust (`export_plugin!`)"),
     ("ondemand", "on", "external and timed recording requests (Linux)"),
-    ("analysis", "on", "events in memory, tables, `profile!`, and the reader of trace files"),
+    ("analysis", "on", "events in memory, tables, `profile!`"),
+    ("reports", "off", "reads trace files, and summarizes, compares and checks traces in the program"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "demangles names of C++ kernels in processes without a C++ runtime"),
     ("metrics", "off", "hardware counters of NVIDIA's GPUs: sampled, of kernels, of annotations"),
