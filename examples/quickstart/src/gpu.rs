@@ -4,7 +4,6 @@
 //! as in cudarc, candle and cubecl. Without an NVIDIA GPU, the simulator of this project's tests replaces it, and the output
 //! reports it.
 #![expect(unsafe_code, reason = "the driver's functions are C functions")]
-#![expect(clippy::multiple_unsafe_ops_per_block, reason = "each function is loaded and called")]
 
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};

@@ -1,14 +1,13 @@
 //! A small training loop with real work on several threads: recorded, saved and described.
 //!
 //! ```sh
-//! cargo run --release --example quickstart [FILE.pt.trace.json.gz]
+//! cd examples/quickstart && cargo run --release [FILE.pt.trace.json.gz]
 //! ```
 //!
 //! An async part reads the data set, two loader threads make batches of it, and the main thread trains a classifier on them
 //! with two helper threads and a GPU (a simulated one if there is none). Almost everything in the trace comes from ordinary
 //! `tracing` spans; the program uses only the layer, `annotate!` for the steps and `counter!` for the queue of
 //! tracing-kineto.
-#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 mod dataset;
 mod gpu;
@@ -51,11 +50,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns a name that TensorBoard lists: `<worker>.<digits>.pt.trace.json[.gz]`.
+/// Returns a name that TensorBoard lists: `<worker>.<digits>.pt.trace.json.gz`.
 fn default_path() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let zipped = if cfg!(feature = "gzip") { ".gz" } else { "" };
-    format!("quickstart_{}.{now}.pt.trace.json{zipped}", process::id())
+    format!("quickstart_{}.{now}.pt.trace.json.gz", process::id())
 }
 
 /// Trains the classifier; returns the last loss and the accuracy on unseen points.
