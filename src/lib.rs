@@ -60,7 +60,8 @@
 //! - `reports`: the rest of [`analysis`], as in the crate `kineto-trace`: reads trace files, and summarizes, compares and checks
 //!   traces; off by default, because the command `kineto` does the same and it takes as long to compile as the layer.
 //! - `gzip` (on by default): writes `.json.gz`.
-//! - `demangle` (on by default): demangles names of C++ kernels in processes without a C++ runtime.
+//! - `demangle`: demangles names of C++ kernels on systems without a C++ runtime, such as minimal containers; elsewhere the
+//!   runtime does that (`libstdc++.so.6`, `libc++abi`).
 //! - `metrics`: hardware counters of NVIDIA's GPUs, by `pm_sampling`, `kernel_metrics` and `annotation_metrics`; off by default,
 //!   because few programs have the privileges that counters need.
 //! - `roctracer`: records AMD's GPUs where ROCm has no rocprofiler-sdk, up to version 6; off by default.

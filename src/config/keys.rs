@@ -595,7 +595,7 @@ const FEATURES: [(&str, &str, &str); 14] = [
     ("analysis", "on", "events in memory, tables, `profile!`"),
     ("reports", "off", "reads trace files, and summarizes, compares and checks traces in the program"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
-    ("demangle", "on", "demangles names of C++ kernels in processes without a C++ runtime"),
+    ("demangle", "off", "demangles names of C++ kernels on systems without a C++ runtime"),
     ("metrics", "off", "hardware counters of NVIDIA's GPUs: sampled, of kernels, of annotations"),
     ("roctracer", "off", "records AMD's GPUs where ROCm has no rocprofiler-sdk (up to version 6)"),
     ("backtrace", "off", "`with_stack`: call stacks of spans (adds a reader of debug information)"),
