@@ -273,6 +273,15 @@ def check_made_trace(browser, kineto, folder):
     page.check(page.wait_for(f"{name}.getAttribute('tabindex') === '0'"), "a cut name cannot be focused")
     is_cut = f"{name}.scrollHeight > {name}.clientHeight + 1"
     page.check(page.value(is_cut), "a long name is not cut")
+    # A page that opens under the pointer measures its names while one of them is open.
+    page.browser.evaluate(f"{name}.scrollIntoView({{block: 'center'}}); {name}.removeAttribute('tabindex')")
+    left, top = page.value(f"(it => [it.left + 5, it.top + 5])({name}.getBoundingClientRect())")
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=left, y=top)
+    page.check(not page.value(is_cut), "the pointer does not open a long name")
+    resize(browser, width=1100)
+    page.check(page.wait_for(f"{name}.getAttribute('tabindex') === '0'"), "a cut name under the pointer cannot be focused")
+    resize(browser)
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
     browser.evaluate(f"{name}.focus()")
     page.check(not page.value(is_cut), "the focus does not open a long name")
     browser.evaluate("document.activeElement.blur()")
@@ -465,8 +474,9 @@ def main():
         return 3
     if arguments.pictures:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        browser = MouseBrowser(chromium, str(Path(folder) / "profile"))
+    # Processes of the browser may write into its profile for a moment after it has ended.
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = MouseBrowser(chromium, profile)
         try:
             browser.call("Page.enable")
             browser.call("Runtime.enable")

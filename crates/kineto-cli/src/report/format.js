@@ -95,12 +95,13 @@ const watcher = new ResizeObserver((entries) => entries.forEach((entry) => tend(
 function tend(part) {
   const isWide = part.scrollWidth > part.clientWidth + 1 || part.scrollHeight > part.clientHeight + 1;
   for (const [key, value] of [["tabindex", 0], ["role", "region"], ["aria-label", part.dataset.label]]) isWide ? part.setAttribute(key, value) : part.removeAttribute(key);
+  // The name under the pointer is open; it is cut again as soon as the pointer or the keyboard leaves it.
+  part.classList.add("measured");
   for (const name of part.querySelectorAll(".name code")) {
-    // An open name is cut as soon as the pointer or the keyboard leaves it.
-    if (name.closest("tr").matches(":hover, :focus-within")) continue;
     if (name.scrollHeight > name.clientHeight + 1) name.setAttribute("tabindex", 0);
     else name.removeAttribute("tabindex");
   }
+  part.classList.remove("measured");
 }
 
 // Returns a part of the page that scrolls sideways if the page is too narrow for it.
