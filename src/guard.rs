@@ -111,9 +111,15 @@ impl KinetoGuard {
         Ok(())
     }
 
-    /// Ends the recording and writes the trace, as dropping does; reports the result on stderr, and returns the error if
-    /// nothing was written.
-    pub(crate) fn close(&mut self) -> Result<(), Error> {
+    /// Ends the recording and writes the trace, as dropping does, and returns the error if nothing was written.
+    ///
+    /// # Errors
+    /// Why the trace was not written; a message reports it too.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
         let session = self.session.take();
         let Some(session) = session.get() else { return Ok(()) };
         session.requests.close(session.settings.patience());
@@ -127,7 +133,7 @@ impl KinetoGuard {
 impl Drop for KinetoGuard {
     fn drop(&mut self) {
         // Errors have been reported.
-        let _ = self.close();
+        let _ = self.end();
     }
 }
 

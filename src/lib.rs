@@ -67,7 +67,6 @@
 //! - `roctracer`: records AMD's GPUs where ROCm has no rocprofiler-sdk, up to version 6; off by default.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, because it adds
 //!   a reader of debug information.
-//! - `capi`: the functions of `include/tracing_kineto.h`, for the C and C++ code of a program.
 //! - `itt`: spans as ITT tasks, for VTune; needs a C compiler.
 //!
 //! # Platforms and compilers
@@ -89,8 +88,6 @@
 mod buffer;
 mod builder;
 mod callsite;
-#[cfg(feature = "capi")]
-mod capi;
 pub mod chrome;
 mod collective;
 mod config;
@@ -164,7 +161,7 @@ pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
 #[cfg(feature = "plugins")]
 #[doc(hidden)]
 pub use plugin::__register;
-pub use profiler::{Prepared, Profiler};
+pub use profiler::{Prepared, Profiler, profiler};
 pub use record_while::RecordWhile;
 pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};

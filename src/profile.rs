@@ -5,8 +5,8 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
 use crate::layer::KinetoLayer;
 use crate::os::{terminal, thread};
-use crate::profiler::Profiler;
-use crate::session::{self, Status};
+use crate::profiler::{Profiler, profiler};
+use crate::session::Status;
 use crate::trace::Trace;
 use kineto_model::activity::{ActivityGroup, ActivityType};
 use kineto_trace::analysis::{Events, KeyAverages, TrackId};
@@ -40,7 +40,7 @@ enum BlockExtent {
 impl BlockRecording {
     /// Starts with the program's newest layer, or installs a layer for this purpose.
     pub fn begin(name: fmt::Arguments<'_>) -> BlockRecording {
-        let profiler = session::newest_session().map(|session| Ok(Profiler::new(session.into())));
+        let profiler = profiler().map(Ok);
         BlockRecording::new(name, profiler.unwrap_or_else(install_layer))
     }
 

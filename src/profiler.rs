@@ -6,6 +6,7 @@ use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
 use crate::session::{
     BackgroundSave, Cycle, EndedBy, Ending, Session, SessionHandle, Status, StepOutcome, StepState, ThreadRecording,
+    newest_session,
 };
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
@@ -48,6 +49,23 @@ impl From<NoSession> for Error {
     }
 }
 
+/// Returns the profiler of this process's newest idle layer, or of the newest one if none is idle.
+///
+/// For code that is not passed the [`KinetoGuard`](crate::KinetoGuard), such as a library. A layer counts until its guard and
+/// all its profilers are dropped.
+///
+/// ```
+/// fn serve(request: &str) {
+///     if let Some(profiler) = tracing_kineto::profiler() {
+///         profiler.add_metadata("last request", request);
+///     }
+/// }
+/// # serve("/");
+/// ```
+pub fn profiler() -> Option<Profiler> {
+    newest_session().map(|session| Profiler::new(session.into()))
+}
+
 impl Profiler {
     pub(crate) fn new(session: SessionHandle) -> Profiler {
         Profiler { session }
@@ -83,14 +101,20 @@ impl Profiler {
     /// Returns the types that can be recorded on this machine: those of the host, and of collectors that find their
     /// libraries.
     pub fn supported_activities(&self) -> ActivityTypes {
-        let reports = self.collectors();
+        let reports = self.probe_collectors();
         let can = reports.iter().filter_map(|report| report.state.as_ref().ok()).map(|can| can.types);
         let host = if platform::CAN_RECORD { ActivityGroup::Cpu.types() } else { ActivityTypes::EMPTY };
         can.fold(host, ActivityTypes::union)
     }
 
-    /// Returns the capabilities of each collector on this machine, without starting it.
+    /// Returns a report on each collector: what those of the running recording record, or why they do not. If none is running,
+    /// what each can record on this machine, without starting it.
     pub fn collectors(&self) -> Vec<CollectorReport> {
+        let running = self.session.get().map(|session| session.recording.collector_reports());
+        running.filter(|reports| !reports.is_empty()).unwrap_or_else(|| self.probe_collectors())
+    }
+
+    fn probe_collectors(&self) -> Vec<CollectorReport> {
         self.session.get().map(|session| session.recording.probe_collectors()).unwrap_or_default()
     }
 

@@ -59,7 +59,7 @@ impl FlushGuard {
 impl Drop for FlushGuard {
     fn drop(&mut self) {
         // Errors have been reported.
-        let _ = self.guard.close();
+        let _ = self.guard.end();
         self.writers.remove(&self.output.lock());
     }
 }

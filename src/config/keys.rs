@@ -589,7 +589,7 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str, bool); 8] = [
 ];
 
 /// Build options: the Cargo feature, its default, its effect.
-const FEATURES: [(&str, &str, &str); 14] = [
+const FEATURES: [(&str, &str, &str); 13] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),
@@ -602,7 +602,6 @@ const FEATURES: [(&str, &str, &str); 14] = [
     ("metrics", "off", "hardware counters of NVIDIA's GPUs: sampled, of kernels, of annotations"),
     ("roctracer", "off", "records AMD's GPUs where ROCm has no rocprofiler-sdk (up to version 6)"),
     ("backtrace", "off", "`with_stack`: call stacks of spans (adds a reader of debug information)"),
-    ("capi", "off", "the functions of `include/tracing_kineto.h`, for the C and C++ code of a program"),
     ("itt", "off", "`Mode::Itt`: spans as ITT tasks, for VTune (needs a C compiler)"),
 ];
 

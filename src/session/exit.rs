@@ -44,7 +44,6 @@ pub(super) fn register_at_exit() {
 }
 
 /// Returns the newest idle session, or the newest one if none is idle.
-#[cfg(any(feature = "analysis", feature = "capi"))]
 pub(crate) fn newest_session() -> Option<Arc<Session>> {
     let sessions = registered_sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
     let live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();

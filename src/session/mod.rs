@@ -31,7 +31,6 @@ pub use background::BackgroundSave;
 pub(crate) use claim::OutputClaim;
 pub(crate) use dumps::can_dump;
 pub use exit::flush_all;
-#[cfg(any(feature = "analysis", feature = "capi"))]
 pub(crate) use exit::newest_session;
 pub(crate) use exit::{at_exit, register_session};
 pub(crate) use handle::SessionHandle;

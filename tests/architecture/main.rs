@@ -43,6 +43,7 @@ fn sources() -> io::Result<Vec<Source>> {
     }
     let mut found = Vec::new();
     collect(&root().join("src"), "", &mut found)?;
+    collect(&root().join("capi/src"), "capi/src/", &mut found)?;
     for package in fs::read_dir(root().join("crates"))? {
         let name = package?.file_name();
         let sources = format!("crates/{}/src/", name.to_string_lossy());

@@ -35,7 +35,7 @@ const JSON_READERS: [&str; 7] = [
 ];
 /// The only files that name the crate whose macros emit spans and events: one defines ours, for users to call, the others
 /// have spans that a program asks for: those of collective operations, of the steps of a schedule, and of its C half.
-const TRACING_MACROS: [&str; 4] = ["macros.rs", "collective.rs", "session/annotation.rs", "capi/ranges.rs"];
+const TRACING_MACROS: [&str; 4] = ["macros.rs", "collective.rs", "session/annotation.rs", "capi/src/ranges.rs"];
 
 /// The files in which the root names what programs meet of other packages.
 const FACE: [&str; 2] = [include_str!("../../src/lib.rs"), include_str!("../../src/integration.rs")];
@@ -86,7 +86,11 @@ impl Source {
 
     /// Returns its path from the root on.
     pub(crate) fn path(&self) -> String {
-        if self.file.starts_with("crates/") { self.file.clone() } else { format!("src/{}", self.file) }
+        if ["crates/", "capi/"].iter().any(|folder| self.file.starts_with(folder)) {
+            self.file.clone()
+        } else {
+            format!("src/{}", self.file)
+        }
     }
 
     /// Returns the module that it is, from its package's root.

@@ -1,10 +1,11 @@
-//! C and Rust in one program: the crate's feature `capi` provides the C functions.
+//! C and Rust in one program: the package `tracing-kineto-capi` provides the C functions.
 
 use std::ffi::{CStr, c_char, c_int};
 use support::File;
 use support::gpu::in_child;
 use tracing::info_span;
 use tracing_kineto::KinetoLayer;
+use tracing_kineto_capi as _;
 use tracing_subscriber::prelude::*;
 
 unsafe extern "C" {

@@ -188,7 +188,7 @@ fn library_with_this_crate_stays_loaded() {
 
 #[test]
 fn example_writes_its_trace() {
-    let program = Program::c("../../examples/capi/main.c");
+    let program = Program::c("../../capi/examples/main.c");
     assert!(program.run(&[], &[]).starts_with("loss "), "it runs without a trace");
     let trace = program.record(&[]);
     assert_eq!(trace.names("user_annotation"), ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]);
@@ -203,7 +203,7 @@ fn library_exports_only_its_functions() {
     // SAFETY: the library's initialisers have no effect on this process.
     let library = unsafe { libloading::Library::new(&shared) }.unwrap();
     let header =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/tracing_kineto.h")).unwrap();
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("capi/include/tracing_kineto.h")).unwrap();
     let declared = header.lines().filter_map(|line| line.strip_prefix("int ").or(line.strip_prefix("const char *")));
     let declared: Vec<_> = declared.filter_map(|line| line.split('(').next()).collect();
     assert_eq!(declared.len(), 21, "{declared:?}");

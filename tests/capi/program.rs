@@ -48,7 +48,7 @@ impl Program {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = Program { folder: tempfile::tempdir().unwrap() };
         let mut cc = Command::new(compiler);
-        cc.arg(standard).args(STRICT).arg("-I").arg(root.join("include"));
+        cc.arg(standard).args(STRICT).arg("-I").arg(root.join("capi/include"));
         cc.arg(root.join("tests/capi").join(source)).args(what).args(["-rdynamic", "-lm", "-lpthread", "-ldl", "-o"]);
         let output = cc.arg(program.file("program")).output().expect("no compiler");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -103,8 +103,7 @@ impl SessionRecording {
         selection
     }
 
-    /// Returns a report for each collector that was asked to record.
-    #[cfg(feature = "capi")]
+    /// Returns a report for each collector of the running recording.
     pub(crate) fn collector_reports(&self) -> Vec<CollectorReport> {
         self.collectors.reports()
     }

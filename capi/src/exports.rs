@@ -270,7 +270,7 @@ mod tests {
             words.map(|(word, _)| word).filter(is_name).map(str::to_owned).collect()
         };
         let exports = include_str!("exports.rs").split("#[cfg(test)]").next().unwrap();
-        let header = include_str!("../../include/tracing_kineto.h");
+        let header = include_str!("../include/tracing_kineto.h");
         let ours: BTreeSet<_> = exports.split("extern \"C\" fn ").skip(1).flat_map(|rest| names(&rest[..60])).collect();
         assert!(ours.len() > 15);
         assert_eq!(names(header), ours);

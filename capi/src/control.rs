@@ -1,18 +1,13 @@
 //! The profiler of the C API, from init to shutdown.
 
 use super::status::{CStatus, CallError};
-use crate::error::{Error, ErrorKind};
-use crate::guard::KinetoGuard;
-use crate::layer::KinetoLayer;
-use crate::os::fork::Own;
-use crate::profiler::Profiler;
-use crate::session;
-use crate::trace::Trace;
+use kineto_base::os::fork::Own;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tracing_core::dispatcher::{self, Dispatch};
 use tracing_core::subscriber::NoSubscriber;
+use tracing_kineto::{Error, ErrorKind, KinetoGuard, KinetoLayer, Profiler, Trace, profiler as newest_profiler};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// The state of the library, as the status that a call returns; [`CStatus::Ok`] while it is active.
@@ -90,8 +85,8 @@ pub(super) fn init_from_injection() -> Result<bool, CallError> {
 type FromEnv = fn() -> Result<(Option<KinetoLayer>, KinetoGuard), Error>;
 
 fn install_layer(kept: &mut ControlState, from_env: FromEnv) -> Result<(), CallError> {
-    if let Some(session) = session::newest_session() {
-        let _ = PROFILER.set(Profiler::new(session.into()));
+    if let Some(profiler) = newest_profiler() {
+        let _ = PROFILER.set(profiler);
         set_state(CStatus::Ok);
         let why = "the program has its own KinetoLayer, which ranges and calls use; no init is needed";
         return Err(CallError::new(CStatus::AlreadyInitialized, why));
@@ -132,7 +127,7 @@ pub(super) fn shutdown() -> Result<(), CallError> {
         std::mem::take(&mut *kept)
     };
     drop(last);
-    Ok(guard.map_or(Ok(()), |mut guard| guard.close())?)
+    Ok(guard.map_or(Ok(()), KinetoGuard::close)?)
 }
 
 pub(super) fn start_recording() -> Result<(), CallError> {
@@ -161,8 +156,8 @@ pub(super) fn save_recording(path: &Path) -> Result<(), CallError> {
             .lock()
             .last
             .clone()
-            .ok_or_else(|| Error::new(ErrorKind::NotActive, "there is no recording to save; start one first")),
-        so_far => so_far,
+            .ok_or_else(|| CallError::new(CStatus::NotRecording, "there is no recording to save; start one first")),
+        so_far => so_far.map_err(CallError::from),
     };
     Ok(trace?.save(path)?)
 }

@@ -1,7 +1,7 @@
 //! Argument keys that are only known at run time: each is the only field of its own callsite.
 
 use super::status::{CStatus, CallError};
-use crate::os::fork::Own;
+use kineto_base::os::fork::Own;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use tracing_core::callsite::{Callsite, Identifier};

@@ -2,7 +2,6 @@
 
 use super::keys::ArgumentKey;
 use super::status::{CStatus, CallError};
-use crate::callsite::{COUNTER_TARGET, INSTANT_TARGET};
 use std::cell::{Cell, RefCell};
 use tracing::{Level, Span};
 use tracing_core::field::{Empty, Value};
@@ -134,12 +133,12 @@ pub(super) fn add_argument(key: &str, value: &dyn Value) -> Result<(), CallError
 
 /// Records the value of a counter.
 pub(super) fn record_counter(name: &str, value: f64) {
-    tracing::event!(target: COUNTER_TARGET, Level::INFO, kineto.name = name, value);
+    tracing::event!(target: "kineto::counter", Level::INFO, kineto.name = name, value);
 }
 
 /// Records an instant.
 pub(super) fn record_instant(name: &str) {
-    tracing::event!(target: INSTANT_TARGET, Level::INFO, kineto.name = name);
+    tracing::event!(target: "kineto::instant", Level::INFO, kineto.name = name);
 }
 
 /// Returns whether the thread is inside a range.

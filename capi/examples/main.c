@@ -2,7 +2,7 @@
  * Records the steps, operations and queue of a training loop in C.
  *
  *   cargo build --release -p tracing-kineto-capi
- *   cc -I include examples/capi/main.c -L target/release -ltracing_kineto_capi -lm -o demo
+ *   cc -I capi/include capi/examples/main.c -L target/release -ltracing_kineto_capi -lm -o demo
  *   LD_LIBRARY_PATH=target/release KINETO_ACTIVITIES_LOG_FILE=capi.pt.trace.json ./demo
  *
  * The file is capi_<process id>.pt.trace.json; drag it onto https://ui.perfetto.dev. Without that variable the program runs

@@ -1,9 +1,9 @@
 //! The statuses that functions return, and the last error of each thread.
 
-use crate::error::{Error, ErrorKind};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
+use tracing_kineto::{Error, ErrorKind};
 
 /// The result of a call; `tracing_kineto_status` of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +94,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     /// Returns the constants of an enum of the header, without their prefix.
-    pub(in crate::capi) fn constants(prefix: &str) -> BTreeMap<String, i32> {
-        let header = include_str!("../../include/tracing_kineto.h");
+    pub(crate) fn constants(prefix: &str) -> BTreeMap<String, i32> {
+        let header = include_str!("../include/tracing_kineto.h");
         let (_, list) = header.split_once(&format!("enum {prefix} {{")).unwrap();
         let (list, _) = list.split_once('}').unwrap();
         let constants = list.lines().filter_map(|line| line.trim().strip_prefix("TRACING_KINETO_")?.split_once(" = "));
@@ -129,7 +129,12 @@ mod tests {
     #[test]
     fn last_error_has_message_and_cause() {
         let cause = std::io::Error::other("disk full");
-        let error = Error::io("write", std::path::Path::new("a.json"), cause, "free some space");
+        let error = Error::from(kineto_model::Error::from_io(
+            "write",
+            std::path::Path::new("a.json"),
+            cause,
+            "free some space",
+        ));
         let fault = CallError::from(error);
         assert_eq!(fault.status, CStatus::Io);
         fault.store_as_last();

@@ -2,9 +2,8 @@
 
 use super::control;
 use super::status::CStatus;
-use crate::diag::diag;
-use crate::os::note;
-use crate::session;
+use kineto_base::diag::diag;
+use kineto_base::os::note;
 use kineto_devices::cuda::inside_init;
 
 /// Builds the layer that the environment configures; reports why there is none, or why it does not record CUDA.
@@ -34,7 +33,7 @@ pub(super) fn initialize() {
 
 /// Reports why CUDA is not recorded, if so.
 fn report_missing_cuda() {
-    let reports = session::newest_session().map(|session| session.recording.collector_reports()).unwrap_or_default();
+    let reports = tracing_kineto::profiler().map(|profiler| profiler.collectors()).unwrap_or_default();
     for report in reports.iter().filter(|report| report.name == "cupti") {
         if let Err(why) = &report.state {
             diag!(Error, "injection", "CUDA is not recorded: {why}");
