@@ -9,6 +9,7 @@
     allow(dead_code, unused_imports, missing_docs, reason = "stand-ins for what only Linux has")
 )]
 
+pub mod budget;
 pub mod channel;
 pub mod clock;
 pub mod diag;

@@ -49,6 +49,7 @@ mod switch;
 mod telemetry;
 mod threads;
 mod timers;
+mod tool;
 pub mod trial;
 mod unavailable;
 mod vendor;
@@ -90,7 +91,6 @@ pub use records::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
 pub use records::store::{Batch, RecordSink};
-pub use records::store::{Budget, Eviction};
 pub use report::CollectorReport;
 #[cfg(feature = "rocm")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]
@@ -98,6 +98,7 @@ pub use rocm::Rocm;
 pub use set::{Collection, CollectorSet};
 pub use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
+pub use tool::check_tool;
 pub(crate) use unavailable::Rejected;
 pub use unavailable::{Unavailable, Why};
 pub use vendor::DriverDiagnosis;

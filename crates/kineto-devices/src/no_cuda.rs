@@ -5,14 +5,14 @@ use super::library::Attempt;
 
 /// The driver, which this build cannot open.
 #[derive(Debug)]
-pub enum Driver {}
+pub(crate) enum Driver {}
 
 impl Driver {
     /// Fails.
     ///
     /// # Errors
     /// Always: the feature is off.
-    pub fn open(_attempts: &mut Vec<Attempt>) -> Result<Driver, Unavailable> {
+    pub(crate) fn open(_attempts: &mut Vec<Attempt>) -> Result<Driver, Unavailable> {
         Err(Unavailable::not_built("cuda"))
     }
 }

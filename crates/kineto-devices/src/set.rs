@@ -3,11 +3,12 @@
 use super::clock::{BracketedReading, ClockMap};
 use super::records::collected::Collected;
 use super::records::renumber::renumber_devices;
-use super::records::store::{Budget, RecordSink};
+use super::records::store::RecordSink;
 use super::report::CollectorReport;
 use super::switch::Switch;
 use super::{Capabilities, Collector, Recording, Rejected, Selection, Unavailable};
 use crate::correlation::CorrelationSink;
+use kineto_base::budget::Budget;
 use kineto_base::encoding::encoded;
 use kineto_base::live::{JournalKind, LiveFile};
 use kineto_base::os::fork;

@@ -1,8 +1,9 @@
 //! Runs a collector alone, without a session, a layer or a trace.
 
 use super::records::collected::{Collected, Entry, Role};
-use super::records::store::{Budget, RecordSink};
+use super::records::store::RecordSink;
 use super::{Capabilities, Collector, Options, RecordView, Recording, Selection, Thread, Unavailable};
+use kineto_base::budget::Budget;
 use kineto_base::os::platform;
 use kineto_base::time::Timestamp;
 use kineto_model::Loss;

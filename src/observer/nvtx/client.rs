@@ -3,8 +3,7 @@
 
 use crate::os::thread;
 use kineto_devices::OWN_NVTX_DOMAIN;
-use kineto_devices::cuda::Driver;
-use kineto_devices::{Library, Unavailable, Why};
+use kineto_devices::{Library, Unavailable, Why, check_tool};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;
@@ -208,12 +207,7 @@ impl Client {
                 "run the program under a tool such as nsys, or name the tool's library in NVTX_INJECTION64_PATH";
             return Err(Unavailable::new(Why::Disabled, "no tool receives NVTX ranges", advice));
         };
-        // libcupti is such a tool, and one of its versions ends the process if there is no driver.
-        let is_cupti = path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
-        if is_cupti && let Err(missing) = Driver::open(&mut Vec::new()) {
-            let why = format!("the tool in NVTX_INJECTION64_PATH is libcupti, and {}", missing.message());
-            return Err(Unavailable::new(missing.why(), why, missing.advice()));
-        }
+        let is_cupti = check_tool("NVTX_INJECTION64_PATH", path)?;
         TOOL.get_or_init(|| Client::initialize_tool(path, is_cupti)).clone()
     }
 

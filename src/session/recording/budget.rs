@@ -3,7 +3,7 @@
 use crate::os::fork;
 use crate::recorder::Recorder;
 use crate::time::Ticks;
-use kineto_devices::{Budget, Eviction};
+use kineto_base::budget::{Budget, Eviction};
 use std::sync::Arc;
 
 /// One part in that many is reserved for spans: a program may make any number of calls that launch nothing.

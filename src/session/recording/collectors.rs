@@ -7,7 +7,8 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::session::observer::SessionEvent;
 use crate::time::Timestamp;
-use kineto_devices::{Budget, CaptureRange, CollectorReport, Marks, Selection};
+use kineto_base::budget::Budget;
+use kineto_devices::{CaptureRange, CollectorReport, Marks, Selection};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 

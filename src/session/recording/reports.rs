@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::os::thread;
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{CpuTrace, CpuTraceBuilder, Recorded, Trace, TraceInfo};
-use kineto_devices::Budget;
+use kineto_base::budget::Budget;
 use kineto_model::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
 use std::sync::{Arc, MutexGuard};
 

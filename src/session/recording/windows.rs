@@ -372,9 +372,8 @@ mod tests {
     use super::super::budget::PoolBudget;
     use super::*;
     use crate::time::Timestamp;
-    use kineto_devices::{
-        Budget, Capabilities, Collector, CollectorSet, RecordSink, Recording, Selection, Unavailable,
-    };
+    use kineto_base::budget::Budget;
+    use kineto_devices::{Capabilities, Collector, CollectorSet, RecordSink, Recording, Selection, Unavailable};
     use kineto_model::activity::ActivityGroup;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,9 +6,9 @@ mod stored;
 
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
+use kineto_base::budget::Budget;
 use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_few_by_key;
-use kineto_devices::Budget;
 use kineto_model::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Body};
 use owned::{OwnActivity, TrackId};
 pub(in crate::trace) use rows::{CpuRows, OwnRecords};

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 /// The driver, opened and checked to be a real driver.
 #[derive(Debug)]
-pub struct Driver {
+pub(crate) struct Driver {
     library: Library,
     get_version: unsafe extern "C" fn(*mut c_int) -> c_uint,
     version: i32,
@@ -53,7 +53,7 @@ impl Driver {
     ///
     /// # Errors
     /// It is missing, or not a real driver.
-    pub fn open(attempts: &mut Vec<Attempt>) -> Result<Driver, Unavailable> {
+    pub(crate) fn open(attempts: &mut Vec<Attempt>) -> Result<Driver, Unavailable> {
         let files = FOLDERS.iter().map(|folder| Candidate::File([folder, NAME].iter().collect()));
         // The loader returns a library that is already loaded, and a search for loaded ones alone would take as long.
         let candidates = std::iter::once(Candidate::Loader(NAME.into())).chain(files);
@@ -86,13 +86,13 @@ impl Driver {
     }
 
     /// Returns the CUDA version that it supports: 13000 is 13.0.
-    pub fn version(&self) -> i32 {
+    pub(crate) fn version(&self) -> i32 {
         self.version
     }
 
     /// Returns the devices, queried once. The first call initialises the driver, as any CUDA program does. Inside of
     /// `cuInit` it returns none.
-    pub fn devices(&self) -> &[DeviceDescription] {
+    pub(crate) fn devices(&self) -> &[DeviceDescription] {
         if is_inside_init() {
             return &[];
         }
@@ -174,7 +174,7 @@ impl Driver {
     }
 
     /// Returns the file that it was opened from.
-    pub fn path(&self) -> Option<std::path::PathBuf> {
+    pub(crate) fn path(&self) -> Option<std::path::PathBuf> {
         self.library.path_by_symbol(c"cuDriverGetVersion")
     }
 

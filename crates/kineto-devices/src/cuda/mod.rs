@@ -7,7 +7,7 @@ mod init;
 mod nvml;
 
 pub(crate) use devices::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
-pub use driver::Driver;
+pub(crate) use driver::Driver;
 pub use events::CudaEvents;
 pub use init::inside_init;
 pub(crate) use init::is_inside_init;

@@ -5,7 +5,7 @@ use super::super::threads::Threads;
 use super::layout::RecordLayout;
 use super::names::{Name, NameTable};
 use super::record::Thread;
-use super::store::Budget;
+use kineto_base::budget::Budget;
 use kineto_base::encoding::encoded;
 use kineto_base::live::LiveBlock;
 use kineto_model::Loss;
