@@ -106,8 +106,8 @@ macro_rules! vendor {
     };
 }
 
-/// All vendors, in the order in which their collectors are started.
-pub const VENDORS: [Vendor; 3] = [
+/// All vendors, in the order in which their collectors are started. A constant would compile their collectors wherever it is used.
+pub static VENDORS: [Vendor; 3] = [
     vendor!("cupti", "DISABLE_CUPTI", "cuda", cupti),
     vendor!("rocm", "DISABLE_ROCM", "rocm", rocm),
     vendor!("xpu", "DISABLE_XPU", "xpu", xpu),

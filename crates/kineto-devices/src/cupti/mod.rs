@@ -88,7 +88,7 @@ static LIBRARY: LibraryState =
     LibraryState { name: "libcupti", pool: &HUB.pool, lease: &HUB.lease, clean_for: &CLEAN_FOR, sees_ranges: true };
 
 /// This vendor's row in the table of vendors.
-pub(super) const VENDOR: VendorFolder = VendorFolder {
+pub(super) static VENDOR: VendorFolder = VendorFolder {
     new_collectors: |options| {
         vec![
             Arc::new(Cupti::new(options)),

@@ -50,7 +50,7 @@ impl fmt::Debug for Rocm {
 }
 
 /// This vendor's row in the table of vendors.
-pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| {
+pub(super) static VENDOR: VendorFolder = VendorFolder::new(|options| {
     let rocm = Arc::new(Rocm::new(options));
     vec![rocm.clone(), Arc::new(Telemetry::<RocmSmi>::new(rocm, options))]
 });

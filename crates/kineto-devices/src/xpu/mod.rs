@@ -64,7 +64,7 @@ static LIBRARY: LibraryState =
     LibraryState { name: "libpti_view", pool: &HUB.pool, lease: &HUB.lease, clean_for: &CLEAN_FOR, sees_ranges: false };
 
 /// This vendor's row in the table of vendors.
-pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| {
+pub(super) static VENDOR: VendorFolder = VendorFolder::new(|options| {
     let xpu = Arc::new(Xpu::new(options));
     vec![xpu.clone(), Arc::new(Telemetry::<Sysman>::new(xpu, options))]
 });
