@@ -107,6 +107,7 @@ impl DistributedInfo {
     }
 
     /// Returns the groups as in an execution trace, torch's `pg_config_info`; `None` if no group is known.
+    #[cfg(feature = "chakra")]
     pub(crate) fn groups_json(&self) -> Option<String> {
         let count = self.process_groups.len();
         let groups: Vec<_> = self.process_groups.iter().map(|group| group.json_among(count, self.world_size)).collect();
@@ -151,6 +152,7 @@ impl ProcessGroup {
 
     /// Returns it as torch writes it into an execution trace, with the number of groups, and without ranks if it contains
     /// all.
+    #[cfg(feature = "chakra")]
     fn json_among(&self, count: usize, world_size: u32) -> String {
         let (texts, size) = (self.json_text_fields(), self.size);
         let ranks = if size == world_size { &[][..] } else { &self.ranks };

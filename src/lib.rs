@@ -56,10 +56,14 @@
 //! - `xpu` (on by default): records Intel's GPUs.
 //! - `plugins` (on by default): loads [plugins](integration::plugin) for other accelerators, and supports plugins in Rust.
 //! - `ondemand` (on by default): external and timed recording requests (Linux).
-//! - `analysis` (on by default): [`Trace::events`], [`Trace::key_averages`], [`profile!`].
 //! - `reports`: the rest of [`analysis`], as in the crate `kineto-trace`: reads trace files, and summarizes, compares and checks
-//!   traces; off by default, because the command `kineto` does the same and it takes as long to compile as the layer.
+//!   traces.
+//! - `doctor`: [`Doctor`], as `kineto doctor`.
+//! - `perfetto`: writes Perfetto's own format (`.pftrace`); `kineto convert` makes it of JSON.
+//! - `chakra`: writes [execution traces](Trace::save_execution_trace).
 //! - `gzip` (on by default): writes `.json.gz`.
+//! - `analysis`: [`Trace::events`], [`Trace::key_averages`], [`profile!`]; off by default, because the command `kineto` shows
+//!   the same of a file, and a program that only writes its trace need not compile it.
 //! - `demangle`: demangles names of C++ kernels on systems without a C++ runtime, such as minimal containers; elsewhere the
 //!   runtime does that (`libstdc++.so.6`, `libc++abi`).
 //! - `metrics`: hardware counters of NVIDIA's GPUs, by `pm_sampling`, `kernel_metrics` and `annotation_metrics`; off by default,
@@ -92,6 +96,7 @@ pub mod chrome;
 mod collective;
 mod config;
 mod distributed;
+#[cfg(feature = "doctor")]
 mod doctor;
 mod error;
 mod fields;
@@ -128,6 +133,8 @@ pub use config::{
     UnknownSplit,
 };
 pub use distributed::{DistributedInfo, ProcessGroup};
+#[cfg(feature = "doctor")]
+#[cfg_attr(docsrs, doc(cfg(feature = "doctor")))]
 pub use doctor::{
     ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, DriverDiagnosis, Verdict,
 };

@@ -22,7 +22,7 @@ use crate::diag::{LogFormat, Logger, Severity};
 use crate::distributed::DistributedInfo;
 use crate::text::closest_name;
 use KeyDefault::{Described, Literal};
-use KeyFeature::{Always, Cuda, Metrics, OnDemand, Plugins, Rocm, Roctracer, Xpu};
+use KeyFeature::{Always, Chakra, Cuda, Metrics, OnDemand, Plugins, Rocm, Roctracer, Xpu};
 use KeyScope::{Both, Environment};
 use ReloadPolicy::{AtOnce, Next, Start};
 use Support::{Now, Requested};
@@ -101,6 +101,7 @@ pub(crate) enum ReloadPolicy {
 enum KeyFeature {
     Always,
     Cuda,
+    Chakra,
     Metrics,
     Rocm,
     Roctracer,
@@ -319,7 +320,7 @@ keys! {
         "writes the trace on SIGINT, SIGTERM or SIGHUP, before the signal ends the process" => flush_on_signals: bool;
     GzipLevel: Both Now Next Always "GZIP_LEVEL", SettingKind::Int(0..=9), Literal("1"), "gzip_level(level)",
         "gzip level of `.json.gz`" => gzip_level: u32;
-    ExecutionTrace: Environment Now Start Always "ENABLE_PYTORCH_EXECUTION_TRACE", SettingKind::Bool, Literal("false"),
+    ExecutionTrace: Environment Now Start Chakra "ENABLE_PYTORCH_EXECUTION_TRACE", SettingKind::Bool, Literal("false"),
         "execution_trace(bool)",
         "also writes the operations as a graph (Chakra): `app.et.json` for `app.pt.trace.json`" => execution_trace: bool;
     HostName: Both Now Next Always "HOST_NAME", SettingKind::Text, Described("the machine's"), "", "the `host_name` in the trace's header" => host_name: Option<String>;
@@ -518,6 +519,7 @@ impl Key {
         match self.spec().feature {
             Always => None,
             Cuda => Some(("cuda", cfg!(feature = "cuda"))),
+            Chakra => Some(("chakra", cfg!(feature = "chakra"))),
             Metrics => Some(("metrics", cfg!(feature = "metrics"))),
             Rocm => Some(("rocm", cfg!(feature = "rocm"))),
             Roctracer => Some(("roctracer", cfg!(feature = "roctracer"))),
@@ -589,15 +591,18 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str, bool); 8] = [
 ];
 
 /// Build options: the Cargo feature, its default, its effect.
-const FEATURES: [(&str, &str, &str); 13] = [
+const FEATURES: [(&str, &str, &str); 16] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),
     ("plugins", "on", "loads plugins for other accelerators; plugins in Rust (`export_plugin!`)"),
     ("ondemand", "on", "external and timed recording requests (Linux)"),
-    ("analysis", "on", "events in memory, tables, `profile!`"),
-    ("reports", "off", "reads trace files, and summarizes, compares and checks traces in the program"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
+    ("analysis", "off", "events of a recording in memory, tables, `profile!`"),
+    ("reports", "off", "reads trace files, and summarizes, compares and checks traces in the program"),
+    ("perfetto", "off", "writes Perfetto's own format (`.pftrace`)"),
+    ("chakra", "off", "writes execution traces"),
+    ("doctor", "off", "`Doctor`: what this machine can record, as `kineto doctor`"),
     ("demangle", "off", "demangles names of C++ kernels on systems without a C++ runtime"),
     ("metrics", "off", "hardware counters of NVIDIA's GPUs: sampled, of kernels, of annotations"),
     ("roctracer", "off", "records AMD's GPUs where ROCm has no rocprofiler-sdk (up to version 6)"),

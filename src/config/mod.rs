@@ -213,6 +213,7 @@ impl Config {
     }
 
     /// Returns the keys that a source sets, each with its value and its source.
+    #[cfg(feature = "doctor")]
     pub(crate) fn set_keys(&self) -> Vec<(&'static str, String, String)> {
         let keys = Key::ALL.iter().filter_map(|key| Some((key.spec().name, self.merged.value_and_source(*key)?)));
         let set = keys.filter(|(_, (_, source))| *source != ConfigSource::Default);

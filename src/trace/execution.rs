@@ -1,7 +1,6 @@
 //! Writes a trace as an execution trace: the host's operations as a graph.
 
 use super::Trace;
-use super::progress::ProgressReport;
 use crate::error::Error;
 use crate::write::execution::{ExecutionWriter, ForwardParents, ForwardQueries};
 use crate::write::file::{Destination, stem_and_end};
@@ -30,6 +29,7 @@ impl Trace {
     ///
     /// # Errors
     /// Those of [`save`](Trace::save), except that it may be called again in strict mode.
+    #[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
     pub fn save_execution_trace(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.save_execution_trace_to(self.destination(), path.as_ref()).map(drop)
     }
@@ -42,6 +42,7 @@ impl Trace {
     ///
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
+    #[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
     pub fn write_execution_trace(&self, mut out: impl Write) -> io::Result<()> {
         fallible::attempt(|| self.write_operations(&mut out))?
     }
@@ -55,15 +56,13 @@ impl Trace {
         writer.finish(end)
     }
 
-    /// Saves the trace, and next to it the execution trace if the builder enabled that; returns the name of the trace's file.
-    pub(crate) fn save_all(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
-        let saved = self.save_to(to, path, &mut ProgressReport::with_limit(self.inner.info.config.dumps.file_limit))?;
+    /// Saves it next to the trace in `saved`, if the builder enabled that.
+    pub(super) fn save_next_execution_trace(&self, to: &dyn Destination, saved: &Path) -> Result<(), Error> {
         // The limit that closed the trace early leaves no time or space for another file.
-        let is_wanted = self.inner.info.config.execution_trace && self.progress().file_cut().is_none();
-        if is_wanted {
-            self.save_execution_trace_to(to, &execution_trace_path(&saved))?;
+        if self.inner.info.config.execution_trace && self.progress().file_cut().is_none() {
+            self.save_execution_trace_to(to, &execution_trace_path(saved))?;
         }
-        Ok(saved)
+        Ok(())
     }
 
     /// Returns the forward operations of backward ones.

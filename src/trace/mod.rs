@@ -5,6 +5,7 @@ mod analysis;
 mod cpu;
 mod device;
 mod edit;
+#[cfg(feature = "chakra")]
 mod execution;
 mod header;
 mod index;
@@ -43,6 +44,7 @@ use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::write::chrome::{ChromeWriter, Header};
 use crate::write::file::{self, Destination, FileContent, FormatKind};
+#[cfg(feature = "perfetto")]
 use crate::write::perfetto::PerfettoWriter;
 use crate::write::sink::Writers;
 use cpu::CpuRows;
@@ -278,8 +280,18 @@ impl Trace {
     ///
     /// # Errors
     /// Those of [`write_chrome`](Self::write_chrome).
+    #[cfg(feature = "perfetto")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "perfetto")))]
     pub fn write_perfetto(&self, mut out: impl Write) -> io::Result<()> {
         self.try_write(&mut PlainContent(&mut out), FormatKind::Perfetto, "", &mut ProgressReport::default())
+    }
+
+    /// Saves the trace, and next to it the execution trace if the builder enabled that; returns the name of the trace's file.
+    pub(crate) fn save_all(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
+        let saved = self.save_to(to, path, &mut ProgressReport::with_limit(self.inner.info.config.dumps.file_limit))?;
+        #[cfg(feature = "chakra")]
+        self.save_next_execution_trace(to, &saved)?;
+        Ok(saved)
     }
 
     fn try_write(
@@ -313,6 +325,7 @@ impl Trace {
                 }
                 writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
             }
+            #[cfg(feature = "perfetto")]
             FormatKind::Perfetto => {
                 let mut writer = PerfettoWriter::new(out, &header)?;
                 for (linked, collection) in self.linked_collections().iter().zip(&self.inner.collections) {
@@ -322,6 +335,10 @@ impl Trace {
                     writer.mark_incomplete(rows, self.row_count());
                 }
                 writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
+            }
+            #[cfg(not(feature = "perfetto"))]
+            FormatKind::Perfetto => {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "the feature \"perfetto\" is off"));
             }
         }
         Ok(())

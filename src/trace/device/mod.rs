@@ -1,5 +1,7 @@
 //! The records of a collector: linked to the host's records once, and walked each time that rows are requested.
 
+#[cfg(feature = "perfetto")]
+mod arrows;
 mod call_ids;
 mod calls;
 mod counters;
@@ -19,12 +21,12 @@ use super::index::Index;
 use super::recorded::Recorded;
 use crate::buffer::Loss;
 use crate::clock::Converter;
-use crate::link::{self, Links, RecordHandle, RecordSource as _, Spans as _, Work};
+use crate::link::{self, Links, RecordHandle, Spans as _, Work};
 use crate::time::Timestamp;
 use kineto_base::fallible::List;
 use kineto_base::sorted::SortedSet;
 use kineto_devices::{Collection, CollectorReport, Entry, NEVER, Role};
-use kineto_model::activity::{ActivityType, Flow, FlowEnd, FlowKind};
+use kineto_model::activity::ActivityType;
 use records::CollectionRecords;
 use spans::HostSpans;
 use threads::DeviceThreads;
@@ -321,25 +323,6 @@ impl LinkedCollection {
         let again = self.links.counts().correlations_reused > 0;
         let name = if again { BY_PLACE | u64::from(launch.at.0) } else { launch.correlation };
         name | (self.number as u64) << 48
-    }
-
-    /// Returns the arrows that point to several pieces of work, such as the nodes of a graph, with their numbers of ends.
-    pub(super) fn arrows_with_several_ends(&self, collection: &Collection) -> impl Iterator<Item = (Flow, u64)> {
-        let records = self.collection_records(collection);
-        let mut launched: List<u64> = List::new();
-        for work in self.links.work_by_stream().flat_map(|(_, _, work)| work).map(|at| records.work_at(*at)) {
-            if let Some(launch) = self.links.launch_of(&work) {
-                launched.push(self.arrow_id(&records.call_at(launch)));
-            }
-        }
-        launched.sort_unstable();
-        let mut several = List::new();
-        for same in launched.chunk_by(|one, next| one == next).filter(|same| same.len() > 1) {
-            let id = same.first().copied().unwrap_or_default();
-            let flow = Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start };
-            several.push((flow, same.len() as u64));
-        }
-        several.into_iter()
     }
 }
 

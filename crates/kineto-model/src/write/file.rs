@@ -138,22 +138,26 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for `.zst` and `.zip`, and for `.gz` if the feature `gzip` is off.
+    /// [`ErrorKind::Unsupported`] for `.zst` and `.zip`, for `.gz` if the feature `gzip` is off, and for `.pftrace` if the
+    /// feature `perfetto` is off.
     pub fn from_path(path: &Path) -> Result<Self, Error> {
         let name = path.to_string_lossy().to_ascii_lowercase();
         if let Some(end) = [".zst", ".zip"].into_iter().find(|end| name.ends_with(end)) {
             let message = format!("cannot write {}: {end} is not supported; use .json.gz", path.display());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        let needs_feature = |feature, advice| {
+            let why = format!("the feature \"{feature}\" is off; switch it on in Cargo.toml, or {advice}");
+            Err(Error::new(ErrorKind::Unsupported, format!("cannot write {}: {why}", path.display())))
+        };
         let plain = name.strip_suffix(".gz");
         if plain.is_some() && !cfg!(feature = "gzip") {
-            let message = format!(
-                "cannot write {}: the feature \"gzip\" is off; switch it on in Cargo.toml, or save without .gz",
-                path.display()
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
+            return needs_feature("gzip", "save without .gz");
         }
         let is_perfetto = PERFETTO.iter().any(|end| plain.unwrap_or(&name).ends_with(end));
+        if is_perfetto && !cfg!(feature = "perfetto") {
+            return needs_feature("perfetto", "save as .json, which `kineto convert` converts");
+        }
         let kind = if is_perfetto { FormatKind::Perfetto } else { FormatKind::Json };
         Ok(Format { kind, is_gzip: plain.is_some() })
     }

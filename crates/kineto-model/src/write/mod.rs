@@ -4,6 +4,8 @@
 
 mod buffer;
 pub mod chrome;
+#[cfg(feature = "chakra")]
+#[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
 pub mod execution;
 #[cfg(feature = "gzip")]
 mod fast_deflate;
@@ -14,6 +16,8 @@ mod golden;
 mod gzip;
 mod json;
 mod owned;
+#[cfg(feature = "perfetto")]
+#[cfg_attr(docsrs, doc(cfg(feature = "perfetto")))]
 pub mod perfetto;
 mod picture;
 pub mod timeline;
