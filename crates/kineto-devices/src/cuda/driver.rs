@@ -3,31 +3,49 @@
 
 use super::cuda_version;
 use super::init::is_inside_init;
-use crate::library::{Attempt, Candidate, Library};
+use crate::library::{Attempt, Candidate, Library, functions};
 use crate::{DeviceDescription, Unavailable, Why};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
+
+functions! {
+    /// The functions that may be called at any time, or in a program's own calls.
+    DriverApi
+    required {
+        get_version = c"cuDriverGetVersion": unsafe extern "C" fn(*mut c_int) -> c_uint;
+    }
+    optional {
+        push_context = c"cuCtxPushCurrent_v2": unsafe extern "C" fn(*mut c_void) -> c_uint;
+        pop_context = c"cuCtxPopCurrent_v2": unsafe extern "C" fn(*mut *mut c_void) -> c_uint;
+        synchronize = c"cuCtxSynchronize": unsafe extern "C" fn() -> c_uint;
+        is_capturing = c"cuStreamIsCapturing": unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_uint;
+    }
+}
+
+functions! {
+    /// The functions that describe devices. `get_uuid` returns the id of a MIG instance if the device is one.
+    DeviceCalls
+    required {
+        init = c"cuInit": unsafe extern "C" fn(c_uint) -> c_uint;
+        get_count = c"cuDeviceGetCount": unsafe extern "C" fn(*mut c_int) -> c_uint;
+        get = c"cuDeviceGet": unsafe extern "C" fn(*mut c_int, c_int) -> c_uint;
+        get_name = c"cuDeviceGetName": unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint;
+        get_attribute = c"cuDeviceGetAttribute": unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint;
+        get_total_memory = c"cuDeviceTotalMem_v2": unsafe extern "C" fn(*mut usize, c_int) -> c_uint;
+    }
+    optional {
+        get_uuid = c"cuDeviceGetUuid_v2": unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint;
+        get_bus_id = c"cuDeviceGetPCIBusId": unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint;
+    }
+}
 
 /// The driver, opened and checked to be a real driver.
 #[derive(Debug)]
 pub(crate) struct Driver {
     library: Library,
-    get_version: unsafe extern "C" fn(*mut c_int) -> c_uint,
+    api: DriverApi,
     version: i32,
     devices: OnceLock<Vec<DeviceDescription>>,
-}
-
-/// The functions that describe devices.
-#[derive(Clone, Copy)]
-pub(super) struct DeviceCalls {
-    init: unsafe extern "C" fn(c_uint) -> c_uint,
-    get_count: unsafe extern "C" fn(*mut c_int) -> c_uint,
-    get: unsafe extern "C" fn(*mut c_int, c_int) -> c_uint,
-    get_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint,
-    get_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint,
-    total_memory: unsafe extern "C" fn(*mut usize, c_int) -> c_uint,
-    get_uuid: Option<unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint>,
-    get_bus_id: Option<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint>,
 }
 
 /// The names by which other libraries know a device, whatever number CUDA gives it.
@@ -63,10 +81,8 @@ impl Driver {
         };
         let library =
             Library::open_first(candidates, attempts).ok_or_else(|| none("there is no CUDA driver (libcuda.so.1)"))?;
-        // SAFETY: the CUDA driver API gives the function this type.
-        let get_version = unsafe { library.resolve_function(c"cuDriverGetVersion") };
-        let get_version = get_version.ok_or_else(|| none("libcuda.so.1 is not a CUDA driver"))?;
-        let mut driver = Driver { library, get_version, version: 0, devices: OnceLock::new() };
+        let api = DriverApi::new(library).map_err(|_| none("libcuda.so.1 is not a CUDA driver"))?;
+        let mut driver = Driver { library, api, version: 0, devices: OnceLock::new() };
         driver.version = driver.query_version().map_err(|code| match code {
             STUB_LIBRARY => none("libcuda.so.1 is the toolkit's stub, not a driver"),
             _ => none(&format!("the CUDA driver failed: cuDriverGetVersion returned {code}")),
@@ -79,7 +95,7 @@ impl Driver {
     pub(crate) fn query_version(&self) -> Result<i32, c_uint> {
         let mut version = 0;
         // SAFETY: the pointer is a valid place for a version.
-        match unsafe { (self.get_version)(&raw mut version) } {
+        match unsafe { (self.api.get_version)(&raw mut version) } {
             0 => Ok(version),
             code => Err(code),
         }
@@ -97,7 +113,7 @@ impl Driver {
             return &[];
         }
         self.devices.get_or_init(|| {
-            let Some(calls) = DeviceCalls::from_library(self.library) else { return Vec::new() };
+            let Ok(calls) = DeviceCalls::new(self.library) else { return Vec::new() };
             calls
                 .handles()
                 .into_iter()
@@ -118,13 +134,7 @@ impl Driver {
 
     /// Calls `act` while a context is current on the calling thread; does not if the context has ended.
     pub(crate) fn with_context(&self, context: usize, act: impl FnOnce()) {
-        type Push = unsafe extern "C" fn(*mut c_void) -> c_uint;
-        type Pop = unsafe extern "C" fn(*mut *mut c_void) -> c_uint;
-        // SAFETY: the CUDA driver API gives the function this type.
-        let push: Option<Push> = unsafe { self.library.resolve_function(c"cuCtxPushCurrent_v2") };
-        // SAFETY: the CUDA driver API gives the function this type.
-        let pop: Option<Pop> = unsafe { self.library.resolve_function(c"cuCtxPopCurrent_v2") };
-        let Some((push, pop)) = push.zip(pop) else { return };
+        let Some((push, pop)) = self.api.push_context.zip(self.api.pop_context) else { return };
         // SAFETY: the driver checks the handle, which it has given out.
         if unsafe { push(std::ptr::with_exposed_provenance_mut(context)) } != 0 {
             return;
@@ -138,12 +148,9 @@ impl Driver {
     /// Returns whether a stream of the calling thread's context is being captured, or none may be waited for; `false` if
     /// the driver cannot tell. `None` is the legacy stream, which a capture of any stream that synchronises with it blocks.
     pub(crate) fn is_capturing(&self, stream: Option<usize>) -> bool {
-        type IsCapturing = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_uint;
         const LEGACY: usize = 1;
         const IMPLICIT: c_uint = 906;
-        // SAFETY: the CUDA driver API gives the function this type.
-        let is_capturing: Option<IsCapturing> = unsafe { self.library.resolve_function(c"cuStreamIsCapturing") };
-        let Some(is_capturing) = is_capturing else { return false };
+        let Some(is_capturing) = self.api.is_capturing else { return false };
         let stream = std::ptr::with_exposed_provenance_mut(stream.unwrap_or(LEGACY));
         let mut status = 0;
         // SAFETY: the pointer is a valid place for a status, and the stream is the legacy one or that of a running call.
@@ -158,11 +165,8 @@ impl Driver {
     /// # Errors
     /// What `cuCtxSynchronize` returns: it did not wait, or the work failed, which the program sees too.
     pub(crate) fn wait_for_context(&self) -> Result<(), c_uint> {
-        type Synchronize = unsafe extern "C" fn() -> c_uint;
-        // SAFETY: the CUDA driver API gives the function this type.
-        let synchronize: Option<Synchronize> = unsafe { self.library.resolve_function(c"cuCtxSynchronize") };
         // SAFETY: it takes no pointer.
-        match synchronize.map_or(NOT_FOUND, |synchronize| unsafe { synchronize() }) {
+        match self.api.synchronize.map_or(NOT_FOUND, |synchronize| unsafe { synchronize() }) {
             0 => Ok(()),
             code => Err(code),
         }
@@ -170,7 +174,7 @@ impl Driver {
 
     /// Returns whether it has the entry point that CUPTI 13.2 and later need; without it, they end the process.
     pub(crate) fn has_export_table(&self) -> bool {
-        self.library.path_by_symbol(c"cuGetExportTable").is_some()
+        self.library.has_symbol(c"cuGetExportTable")
     }
 
     /// Returns the file that it was opened from.
@@ -185,7 +189,7 @@ impl Driver {
 
     /// Returns the devices, each with its ids.
     pub(super) fn identified_devices(&self) -> Vec<(DeviceDescription, DeviceIds)> {
-        let Some(calls) = DeviceCalls::from_library(self.library) else { return Vec::new() };
+        let Ok(calls) = DeviceCalls::new(self.library) else { return Vec::new() };
         let handles = calls.handles();
         let ids = |number| {
             let handle = handles.iter().find(|(known, _)| *known == number).map(|(_, handle)| *handle);
@@ -197,28 +201,6 @@ impl Driver {
 }
 
 impl DeviceCalls {
-    fn from_library(library: Library) -> Option<DeviceCalls> {
-        Some(DeviceCalls {
-            // SAFETY: the CUDA driver API gives the function this type.
-            init: unsafe { library.resolve_function(c"cuInit") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            get_count: unsafe { library.resolve_function(c"cuDeviceGetCount") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            get: unsafe { library.resolve_function(c"cuDeviceGet") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            get_name: unsafe { library.resolve_function(c"cuDeviceGetName") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            get_attribute: unsafe { library.resolve_function(c"cuDeviceGetAttribute") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            total_memory: unsafe { library.resolve_function(c"cuDeviceTotalMem_v2") }?,
-            // SAFETY: the CUDA driver API gives the function this type. It returns the id of a MIG instance if the
-            // device is one.
-            get_uuid: unsafe { library.resolve_function(c"cuDeviceGetUuid_v2") },
-            // SAFETY: the CUDA driver API gives the function this type.
-            get_bus_id: unsafe { library.resolve_function(c"cuDeviceGetPCIBusId") },
-        })
-    }
-
     /// Returns the numbers and handles of all devices.
     fn handles(&self) -> Vec<(i32, c_int)> {
         // SAFETY: it takes no pointer.
@@ -268,7 +250,8 @@ impl DeviceCalls {
     pub(super) fn total_memory(&self, handle: c_int) -> Option<i64> {
         let mut bytes = 0;
         // SAFETY: the pointer is a valid place for a size.
-        (unsafe { (self.total_memory)(&raw mut bytes, handle) } == 0).then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
+        (unsafe { (self.get_total_memory)(&raw mut bytes, handle) } == 0)
+            .then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 }
 

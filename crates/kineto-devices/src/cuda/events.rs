@@ -3,7 +3,7 @@
 
 use super::cuda_version;
 use super::driver::Driver;
-use crate::library::Library;
+use crate::library::functions;
 use crate::{Capabilities, DeviceDescription, DeviceTimer, NotTimed, Token, Unavailable, Why};
 use kineto_base::os::fork;
 use std::collections::HashMap;
@@ -48,23 +48,27 @@ struct CudaEvent {
 
 type Place = *mut usize;
 
-/// The driver's functions for events. Only the driver dereferences the handles.
-#[derive(Clone, Copy)]
-struct EventFunctions {
-    current: unsafe extern "C" fn(Place) -> c_uint,
-    device: unsafe extern "C" fn(*mut c_int) -> c_uint,
-    push: unsafe extern "C" fn(usize) -> c_uint,
-    pop: unsafe extern "C" fn(Place) -> c_uint,
-    create: unsafe extern "C" fn(Place, c_uint) -> c_uint,
-    destroy: unsafe extern "C" fn(usize) -> c_uint,
-    record: unsafe extern "C" fn(usize, usize) -> c_uint,
-    query: unsafe extern "C" fn(usize) -> c_uint,
-    synchronize: unsafe extern "C" fn(usize) -> c_uint,
-    elapsed: unsafe extern "C" fn(*mut f32, usize, usize) -> c_uint,
-    /// Since CUDA 10.0.
-    is_capturing: Option<unsafe extern "C" fn(usize, *mut c_int) -> c_uint>,
-    /// Since CUDA 10.1.
-    capture_mode: Option<unsafe extern "C" fn(*mut c_int) -> c_uint>,
+functions! {
+    /// The driver's functions for events. Only the driver dereferences the handles.
+    EventFunctions
+    required {
+        current = c"cuCtxGetCurrent": unsafe extern "C" fn(Place) -> c_uint;
+        device = c"cuCtxGetDevice": unsafe extern "C" fn(*mut c_int) -> c_uint;
+        push = c"cuCtxPushCurrent_v2": unsafe extern "C" fn(usize) -> c_uint;
+        pop = c"cuCtxPopCurrent_v2": unsafe extern "C" fn(Place) -> c_uint;
+        create = c"cuEventCreate": unsafe extern "C" fn(Place, c_uint) -> c_uint;
+        destroy = c"cuEventDestroy_v2": unsafe extern "C" fn(usize) -> c_uint;
+        record = c"cuEventRecord": unsafe extern "C" fn(usize, usize) -> c_uint;
+        query = c"cuEventQuery": unsafe extern "C" fn(usize) -> c_uint;
+        synchronize = c"cuEventSynchronize": unsafe extern "C" fn(usize) -> c_uint;
+        elapsed = c"cuEventElapsedTime": unsafe extern "C" fn(*mut f32, usize, usize) -> c_uint;
+    }
+    optional {
+        // Since CUDA 10.0.
+        stream_is_capturing = c"cuStreamIsCapturing": unsafe extern "C" fn(usize, *mut c_int) -> c_uint;
+        // Since CUDA 10.1.
+        capture_mode = c"cuThreadExchangeStreamCaptureMode": unsafe extern "C" fn(*mut c_int) -> c_uint;
+    }
 }
 
 /// `CUDA_ERROR_NOT_READY`
@@ -96,7 +100,7 @@ impl CudaEvents {
             return Ok(loaded);
         }
         let driver = Driver::open(&mut Vec::new())?;
-        let calls = EventFunctions::from_library(driver.library()).ok_or_else(|| {
+        let calls = EventFunctions::new(driver.library()).map_err(|_| {
             let message = format!("the CUDA driver ({}) lacks functions for events", cuda_version(driver.version()));
             Unavailable::new(Why::Incompatible, message, "update NVIDIA's driver")
         })?;
@@ -206,35 +210,6 @@ impl EventPool {
 }
 
 impl EventFunctions {
-    fn from_library(library: Library) -> Option<EventFunctions> {
-        Some(EventFunctions {
-            // SAFETY: the CUDA driver API gives the function this type.
-            current: unsafe { library.resolve_function(c"cuCtxGetCurrent") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            device: unsafe { library.resolve_function(c"cuCtxGetDevice") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            push: unsafe { library.resolve_function(c"cuCtxPushCurrent_v2") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            pop: unsafe { library.resolve_function(c"cuCtxPopCurrent_v2") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            create: unsafe { library.resolve_function(c"cuEventCreate") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            destroy: unsafe { library.resolve_function(c"cuEventDestroy_v2") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            record: unsafe { library.resolve_function(c"cuEventRecord") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            query: unsafe { library.resolve_function(c"cuEventQuery") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            synchronize: unsafe { library.resolve_function(c"cuEventSynchronize") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            elapsed: unsafe { library.resolve_function(c"cuEventElapsedTime") }?,
-            // SAFETY: the CUDA driver API gives the function this type.
-            is_capturing: unsafe { library.resolve_function(c"cuStreamIsCapturing") },
-            // SAFETY: the CUDA driver API gives the function this type.
-            capture_mode: unsafe { library.resolve_function(c"cuThreadExchangeStreamCaptureMode") },
-        })
-    }
-
     /// Returns the thread's context and its device.
     fn current_context(&self) -> Option<(usize, i32)> {
         let (mut context, mut device) = (0, 0);
@@ -251,7 +226,7 @@ impl EventFunctions {
     fn is_capturing(&self, stream: usize) -> bool {
         let mut status = 0;
         // SAFETY: the pointer is a valid place for a status, and the stream exists: `on_streams` requires it.
-        let asked = self.is_capturing.map(|query_events| unsafe { query_events(stream, &raw mut status) });
+        let asked = self.stream_is_capturing.map(|query_events| unsafe { query_events(stream, &raw mut status) });
         // It fails on the default stream during a capture that must not synchronize with it.
         asked.is_some_and(|code| code != 0 || status != 0)
     }

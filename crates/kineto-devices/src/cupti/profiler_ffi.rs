@@ -83,7 +83,6 @@ functions! {
     properties = c"cuptiProfilerHostGetMetricProperties": Call<PropertiesParams>;
     evaluate = c"cuptiProfilerHostEvaluateToGpuValues": Call<EvaluateParams>;
     }
-    optional {}
 }
 
 /// What a profiler measures, with CUPTI's numbers for the host and for `cuptiProfilerDeviceSupported`.

@@ -30,7 +30,6 @@ functions! {
     subscribe = c"cuptiSubscribe_v2":
         unsafe extern "C" fn(*mut RawHandle, OnCall, *mut c_void, *mut SubscriberParams) -> Code;
     }
-    optional {}
 }
 
 functions! {

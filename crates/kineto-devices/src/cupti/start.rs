@@ -82,7 +82,7 @@ impl Loaded {
             let message = format!("libcupti lacks {}", name.to_string_lossy());
             Unavailable::new(Why::Incompatible, message, "use libcupti of CUDA 11.7 or newer")
         })?;
-        if library.path_by_symbol(c"cuptiActivityEnable_v2").is_some() && !driver.has_export_table() {
+        if library.has_symbol(c"cuptiActivityEnable_v2") && !driver.has_export_table() {
             let message = "the CUDA driver has no cuGetExportTable, which this libcupti needs";
             return Err(Unavailable::new(Why::Incompatible, message, "use NVIDIA's driver, or libcupti 13.1 or older"));
         }

@@ -48,19 +48,19 @@ use libloading::Library as Opened;
 enum Opened {}
 
 /// Declares a struct of functions of a vendor's library: required ones, and those that some versions lack. Their
-/// types are those that the vendor documents.
+/// types are those that the vendor documents. Only this macro resolves vendors' functions.
 macro_rules! functions {
     (
         $(#[$about:meta])*
         $api:ident
-        required { $($name:ident = $symbol:literal: $type:ty;)* }
-        optional { $($maybe:ident = $other:literal: $kind:ty;)* }
+        $(required { $($name:ident = $symbol:literal: $type:ty;)* })?
+        $(optional { $($maybe:ident = $other:literal: $kind:ty;)* })?
     ) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug)]
         pub(super) struct $api {
-            $($name: $type,)*
-            $($maybe: Option<$kind>,)*
+            $($($name: $type,)*)?
+            $($($maybe: Option<$kind>,)*)?
         }
 
         impl $api {
@@ -71,16 +71,16 @@ macro_rules! functions {
             pub(super) fn new(library: $crate::library::Library) -> Result<$api, &'static std::ffi::CStr> {
                 Ok($api {
                     // SAFETY: the vendor documents these types.
-                    $($name: unsafe { library.resolve_function($symbol) }.ok_or($symbol)?,)*
+                    $($($name: unsafe { library.resolve_function($symbol) }.ok_or($symbol)?,)*)?
                     // SAFETY: the vendor documents these types.
-                    $($maybe: unsafe { library.resolve_function($other) },)*
+                    $($($maybe: unsafe { library.resolve_function($other) },)*)?
                 })
             }
 
             /// Returns the names of the optional functions that are missing.
             #[allow(dead_code, reason = "only some collectors report it")]
             pub(super) fn missing_functions(&self) -> Vec<&'static str> {
-                let missing: &[Option<&'static std::ffi::CStr>] = &[$(self.$maybe.is_none().then_some($other)),*];
+                let missing: &[Option<&'static std::ffi::CStr>] = &[$($(self.$maybe.is_none().then_some($other)),*)?];
                 missing.iter().flatten().filter_map(|name| name.to_str().ok()).collect()
             }
         }
@@ -173,6 +173,11 @@ impl Library {
         let address = self.symbol_address(name)?;
         // SAFETY: the caller guarantees the type, and all pointers have the same size.
         Some(unsafe { std::mem::transmute_copy::<*const c_void, F>(&address) })
+    }
+
+    /// Returns whether it has a function or variable of that name.
+    pub(crate) fn has_symbol(self, name: &CStr) -> bool {
+        self.symbol_address(name).is_some()
     }
 
     /// Returns the address of the function or variable of that name. Not generic, so it is compiled only once.

@@ -75,7 +75,6 @@ functions! {
         unsafe extern "C" fn(Handle, *mut c_void, *mut c_void, usize, *mut usize) -> Code;
     metadata = c"ptiMetricsScopeGetMetricsMetadata": unsafe extern "C" fn(Handle, *mut Metadata) -> Code;
     }
-    optional {}
 }
 
 impl ScopeDevice {

@@ -38,7 +38,6 @@ functions! {
     image_info = c"cuptiPmSamplingGetCounterDataInfo": Call<ImageInfoParams>;
     sample_info = c"cuptiPmSamplingCounterDataGetSampleInfo": Call<SampleInfoParams>;
     }
-    optional {}
 }
 
 /// An object that samples a device. It lives until it is disabled.

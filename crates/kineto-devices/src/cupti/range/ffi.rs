@@ -45,7 +45,6 @@ functions! {
     decode = c"cuptiRangeProfilerDecodeData": Call<DecodeParams>;
     image_info = c"cuptiRangeProfilerGetCounterDataInfo": Call<ImageInfoParams>;
     }
-    optional {}
 }
 
 /// An object that measures the kernels of a context. It lives until it is disabled.
