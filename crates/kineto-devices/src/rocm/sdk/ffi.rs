@@ -86,11 +86,17 @@ functions! {
     }
 }
 
+functions! {
+    /// The function of a library that may lack all others.
+    VersionApi
+    required {
+    get_version = c"rocprofiler_get_version": unsafe extern "C" fn(*mut u32, *mut u32, *mut u32) -> u32;
+    }
+}
+
 /// Returns the version (major, minor, patch) of a library that may lack all other functions.
 pub(super) fn library_version(library: Library) -> Option<[u32; 3]> {
-    type GetVersion = unsafe extern "C" fn(*mut u32, *mut u32, *mut u32) -> u32;
-    // SAFETY: AMD documents this type.
-    let get_version = unsafe { library.resolve_function::<GetVersion>(c"rocprofiler_get_version") }?;
+    let VersionApi { get_version } = VersionApi::new(library).ok()?;
     let [mut major, mut minor, mut patch] = [0; 3];
     // SAFETY: the pointers are valid places for numbers.
     let status = unsafe { get_version(&raw mut major, &raw mut minor, &raw mut patch) };

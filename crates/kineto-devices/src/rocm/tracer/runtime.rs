@@ -4,23 +4,28 @@
 
 use super::super::PCI_PLACE;
 use crate::DeviceDescription;
-use crate::library::Library;
+use crate::library::functions;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::with_exposed_provenance;
 
-/// HIP's runtime.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hip {
-    device_count: unsafe extern "C" fn(*mut c_int) -> c_int,
-    runtime_version: Option<unsafe extern "C" fn(*mut c_int) -> c_int>,
-    driver_version: Option<unsafe extern "C" fn(*mut c_int) -> c_int>,
-    device_name: Option<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int>,
-    total_memory: Option<unsafe extern "C" fn(*mut usize, c_int) -> c_int>,
-    bus_id: Option<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int>,
-    attribute: Option<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int>,
-    name_of_function: Option<unsafe extern "C" fn(*const c_void) -> *const c_char>,
-    name_of_pointer: Option<unsafe extern "C" fn(*const c_void, *const c_void) -> *const c_char>,
-    device_of_stream: Option<unsafe extern "C" fn(*const c_void) -> c_int>,
+functions! {
+    /// HIP's runtime.
+    Hip
+    required {
+        device_count = c"hipGetDeviceCount": unsafe extern "C" fn(*mut c_int) -> c_int;
+    }
+    optional {
+        get_runtime_version = c"hipRuntimeGetVersion": unsafe extern "C" fn(*mut c_int) -> c_int;
+        get_driver_version = c"hipDriverGetVersion": unsafe extern "C" fn(*mut c_int) -> c_int;
+        get_name = c"hipDeviceGetName": unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+        get_total_memory = c"hipDeviceTotalMem": unsafe extern "C" fn(*mut usize, c_int) -> c_int;
+        get_bus_id = c"hipDeviceGetPCIBusId": unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
+        get_attribute = c"hipDeviceGetAttribute": unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+        get_name_of_function = c"hipKernelNameRef": unsafe extern "C" fn(*const c_void) -> *const c_char;
+        get_name_of_pointer = c"hipKernelNameRefByPtr":
+            unsafe extern "C" fn(*const c_void, *const c_void) -> *const c_char;
+        get_device_of_stream = c"hipGetStreamDeviceId": unsafe extern "C" fn(*const c_void) -> c_int;
+    }
 }
 
 /// Returns the number of a HIP version: 6.2.41133 is 60241133.
@@ -42,38 +47,12 @@ const PROPERTIES: [(&str, c_int); 9] = [
 ];
 
 impl Hip {
-    /// Resolves the functions; returns `None` if the library is not HIP.
-    pub(super) fn new(library: Library) -> Option<Hip> {
-        Some(Hip {
-            // SAFETY: HIP documents this type, which never changed.
-            device_count: unsafe { library.resolve_function(c"hipGetDeviceCount") }?,
-            // SAFETY: HIP documents this type, which never changed.
-            runtime_version: unsafe { library.resolve_function(c"hipRuntimeGetVersion") },
-            // SAFETY: HIP documents this type, which never changed.
-            driver_version: unsafe { library.resolve_function(c"hipDriverGetVersion") },
-            // SAFETY: HIP documents this type, which never changed.
-            device_name: unsafe { library.resolve_function(c"hipDeviceGetName") },
-            // SAFETY: HIP documents this type, which never changed.
-            total_memory: unsafe { library.resolve_function(c"hipDeviceTotalMem") },
-            // SAFETY: HIP documents this type, which never changed.
-            bus_id: unsafe { library.resolve_function(c"hipDeviceGetPCIBusId") },
-            // SAFETY: HIP documents this type, which never changed.
-            attribute: unsafe { library.resolve_function(c"hipDeviceGetAttribute") },
-            // SAFETY: HIP documents this type, which never changed.
-            name_of_function: unsafe { library.resolve_function(c"hipKernelNameRef") },
-            // SAFETY: HIP documents this type, which never changed.
-            name_of_pointer: unsafe { library.resolve_function(c"hipKernelNameRefByPtr") },
-            // SAFETY: HIP documents this type, which never changed.
-            device_of_stream: unsafe { library.resolve_function(c"hipGetStreamDeviceId") },
-        })
-    }
-
     pub(super) fn runtime_version(&self) -> Option<i32> {
-        query_number(self.runtime_version?)
+        query_number(self.get_runtime_version?)
     }
 
     pub(super) fn driver_version(&self) -> Option<i32> {
-        query_number(self.driver_version?)
+        query_number(self.get_driver_version?)
     }
 
     /// Returns the devices. The first call initialises HIP, as any HIP program does.
@@ -86,9 +65,9 @@ impl Hip {
         // Some devices have no name.
         let mut device = DeviceDescription::new(number, self.device_name(number).unwrap_or_default());
         device.properties.extend(self.total_memory(number).map(|bytes| ("totalGlobalMem".into(), bytes)));
-        let bus_id = self.bus_id.and_then(|bus_id| {
+        let bus_id = self.get_bus_id.and_then(|get_bus_id| {
             // SAFETY: the function takes a buffer, its length and a device.
-            read_text(|text, length| unsafe { bus_id(text, length, number) })
+            read_text(|text, length| unsafe { get_bus_id(text, length, number) })
         });
         let place = bus_id.and_then(|bus_id| pci_place(&bus_id));
         device.attributes.extend(place.map(|place| (PCI_PLACE.into(), place)));
@@ -103,42 +82,42 @@ impl Hip {
     }
 
     fn device_name(&self, number: c_int) -> Option<String> {
-        let device_name = self.device_name?;
+        let get_name = self.get_name?;
         // SAFETY: the function takes a buffer, its length and a device.
-        read_text(|text, length| unsafe { device_name(text, length, number) })
+        read_text(|text, length| unsafe { get_name(text, length, number) })
     }
 
     fn total_memory(&self, number: c_int) -> Option<i64> {
         let mut bytes = 0;
         // SAFETY: the pointer is a valid place for a size.
-        let failed = unsafe { (self.total_memory?)(&raw mut bytes, number) } != 0;
+        let failed = unsafe { (self.get_total_memory?)(&raw mut bytes, number) } != 0;
         (!failed).then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 
     fn device_attribute(&self, number: c_int, attribute: c_int) -> Option<i64> {
         let mut value = 0;
         // SAFETY: the pointer is a valid place for a value.
-        (unsafe { (self.attribute?)(&raw mut value, attribute, number) } == 0).then_some(value.into())
+        (unsafe { (self.get_attribute?)(&raw mut value, attribute, number) } == 0).then_some(value.into())
     }
 
     /// Returns the name of a module's kernel, by HIP's handle, which the program has just passed to HIP.
     pub(super) fn name_of_function(&self, handle: u64) -> Option<Vec<u8>> {
         let handle = to_pointer(handle).filter(|handle| !handle.is_null())?;
         // SAFETY: the handle is valid, since the program has just passed it to HIP.
-        copy_text(unsafe { (self.name_of_function?)(handle) })
+        copy_text(unsafe { (self.get_name_of_function?)(handle) })
     }
 
     /// Returns the name of a kernel, by the address of its host function.
     pub(super) fn name_of_pointer(&self, function: u64, stream: u64) -> Option<Vec<u8>> {
         let (function, stream) = (to_pointer(function)?, to_pointer(stream)?);
         // SAFETY: HIP looks the address up; the stream is valid, since the program has just passed it to HIP.
-        copy_text(unsafe { (self.name_of_pointer?)(function, stream) })
+        copy_text(unsafe { (self.get_name_of_pointer?)(function, stream) })
     }
 
     /// Returns HIP's number of a stream's device; the calling thread's device for the default stream.
     pub(super) fn device_of_stream(&self, stream: u64) -> Option<i32> {
         // SAFETY: the stream is valid, since the program has just passed it to HIP.
-        let device = unsafe { (self.device_of_stream?)(to_pointer(stream)?) };
+        let device = unsafe { (self.get_device_of_stream?)(to_pointer(stream)?) };
         (device >= 0).then_some(device)
     }
 }

@@ -55,7 +55,7 @@ impl Loaded {
     /// What is missing.
     pub(super) fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
         let library = search::find_library(&search::HIP, None, options, attempts);
-        let hip = library.and_then(Hip::new).ok_or_else(|| {
+        let hip = library.and_then(|library| Hip::new(library).ok()).ok_or_else(|| {
             let advice = "install ROCm, or set ROCM_PATH";
             Unavailable::new(Why::LibraryNotFound, "there is no HIP runtime (libamdhip64)", advice)
         })?;
