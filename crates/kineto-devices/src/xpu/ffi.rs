@@ -50,19 +50,25 @@ functions! {
     copy_name = c"ptiViewMemcpyTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
     get_timestamp = c"ptiViewGetTimestamp": unsafe extern "C" fn() -> u64;
     }
-    optional {}
 }
 
 pub(super) fn check_result(code: Code) -> Result<(), PtiError> {
     if code == 0 { Ok(()) } else { Err(PtiError(code)) }
 }
 
+functions! {
+    /// The function that may be called before the driver has answered.
+    VersionApi
+    required {
+    get_version = c"ptiVersion": unsafe extern "C" fn() -> Version;
+    }
+}
+
 /// Returns the version of a library whose other functions may be missing, or may not be called yet.
 pub(super) fn library_version(library: Library) -> Option<Version> {
-    // SAFETY: Intel documents this type.
-    let version = unsafe { library.resolve_function::<unsafe extern "C" fn() -> Version>(c"ptiVersion") }?;
+    let VersionApi { get_version } = VersionApi::new(library).ok()?;
     // SAFETY: it takes no arguments, and returns constants.
-    Some(unsafe { version() })
+    Some(unsafe { get_version() })
 }
 
 /// Copies a text of the library.

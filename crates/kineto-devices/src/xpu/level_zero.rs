@@ -1,7 +1,7 @@
 //! Level Zero: finds a driver for Intel's GPUs, and lists the GPUs.
 #![allow(unsafe_code, reason = "the loader of Level Zero is foreign code")]
 
-use crate::library::{Attempt, Candidate, Library};
+use crate::library::{Attempt, Candidate, Library, functions};
 use crate::{Unavailable, Why};
 use kineto_base::text::count_with_noun;
 use std::ffi::c_void;
@@ -10,15 +10,19 @@ use std::ptr::{null, null_mut};
 pub(super) type Code = u32;
 pub(super) type Handle = *mut c_void;
 
-/// The loader of Level Zero's drivers, with the functions in use.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LevelZero {
-    init: unsafe extern "C" fn(u32) -> Code,
-    drivers: unsafe extern "C" fn(*mut u32, *mut Handle) -> Code,
-    devices: unsafe extern "C" fn(Handle, *mut u32, *mut Handle) -> Code,
-    properties: unsafe extern "C" fn(Handle, *mut Properties) -> Code,
-    version: Option<unsafe extern "C" fn(Handle, *mut u32) -> Code>,
-    pci: Option<unsafe extern "C" fn(Handle, *mut Properties) -> Code>,
+functions! {
+    /// The loader of Level Zero's drivers, with the functions in use.
+    LevelZero
+    required {
+        init = c"zeInit": unsafe extern "C" fn(u32) -> Code;
+        drivers = c"zeDriverGet": unsafe extern "C" fn(*mut u32, *mut Handle) -> Code;
+        devices = c"zeDeviceGet": unsafe extern "C" fn(Handle, *mut u32, *mut Handle) -> Code;
+        properties = c"zeDeviceGetProperties": unsafe extern "C" fn(Handle, *mut Properties) -> Code;
+    }
+    optional {
+        version = c"zeDriverGetApiVersion": unsafe extern "C" fn(Handle, *mut u32) -> Code;
+        pci = c"zeDevicePciGetPropertiesExt": unsafe extern "C" fn(Handle, *mut Properties) -> Code;
+    }
 }
 
 /// A GPU, as its driver describes it.
@@ -122,27 +126,10 @@ impl LevelZero {
                 advice,
             )
         };
-        // SAFETY: the symbol is resolved, but not called.
-        if unsafe { library.resolve_function::<unsafe extern "C" fn(u32) -> Code>(c"zesInit") }.is_none() {
+        if !library.has_symbol(c"zesInit") {
             return Err(missing("zesInit"));
         }
-        let found = || {
-            Some(LevelZero {
-                // SAFETY: Level Zero's specification gives this type.
-                init: unsafe { library.resolve_function(c"zeInit") }?,
-                // SAFETY: Level Zero's specification gives this type.
-                drivers: unsafe { library.resolve_function(c"zeDriverGet") }?,
-                // SAFETY: Level Zero's specification gives this type.
-                devices: unsafe { library.resolve_function(c"zeDeviceGet") }?,
-                // SAFETY: Level Zero's specification gives this type.
-                properties: unsafe { library.resolve_function(c"zeDeviceGetProperties") }?,
-                // SAFETY: Level Zero's specification gives this type.
-                version: unsafe { library.resolve_function(c"zeDriverGetApiVersion") },
-                // SAFETY: Level Zero's specification gives this type.
-                pci: unsafe { library.resolve_function(c"zeDevicePciGetPropertiesExt") },
-            })
-        };
-        found().ok_or_else(|| missing("zeInit or zeDeviceGetProperties"))
+        LevelZero::new(library).map_err(|_| missing("zeInit or zeDeviceGetProperties"))
     }
 
     /// Initialises the drivers, and returns the GPUs in order, at least one of which is Intel's.
