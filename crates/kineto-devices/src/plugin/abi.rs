@@ -7,8 +7,6 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// The function that a plugin exports.
-pub(crate) const ENTRY: &std::ffi::CStr = c"KinetoPlugin_register";
 /// The longest name of a profiler, without the final NUL.
 pub const NAME_MAX: usize = 31;
 /// An opaque pointer that only its maker dereferences.

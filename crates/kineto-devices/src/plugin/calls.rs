@@ -1,11 +1,9 @@
 //! The functions of a profiler that a plugin registered.
 #![allow(unsafe_code, reason = "calls foreign functions")]
 
-use super::abi::{
-    Builder, Create, ENTRY, Handle, Interface, NAME_MAX, OnProfiler, Process, Push, Query, Registry, Versioned,
-};
+use super::abi::{Builder, Create, Handle, Interface, NAME_MAX, OnProfiler, Process, Push, Query, Registry, Versioned};
 use super::callback_context::{CallbackContext, Registered};
-use crate::Library;
+use crate::library::{Library, functions};
 use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -37,12 +35,19 @@ pub(super) struct SharedProfiler {
     inside: AtomicU32,
 }
 
+functions! {
+    /// The entry point of a plugin.
+    PluginApi
+    required {
+        register = c"KinetoPlugin_register": unsafe extern "C" fn(*const Registry) -> c_int;
+    }
+}
+
 /// Makes a library register its profilers; returns `None` if it is not a plugin.
 pub(super) fn register_profilers(library: Library) -> Option<(Registered, c_int)> {
-    // SAFETY: a plugin's function of this name has this type.
-    let entry = unsafe { library.resolve_function::<unsafe extern "C" fn(*const Registry) -> c_int>(ENTRY) }?;
+    let PluginApi { register } = PluginApi::new(library).ok()?;
     // SAFETY: the function takes a registry, which lives during the call.
-    Some(CallbackContext::<Registered>::new().register_profilers(|registry| unsafe { entry(registry) }))
+    Some(CallbackContext::<Registered>::new().register_profilers(|registry| unsafe { register(registry) }))
 }
 
 impl Functions {
