@@ -1,6 +1,7 @@
 //! Finds vendors' libraries on the machine, and opens them until the process ends.
 #![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has the type that the caller names")]
 
+pub(crate) mod codes;
 pub(crate) mod contained;
 pub(crate) mod lazy;
 pub(crate) mod lease;

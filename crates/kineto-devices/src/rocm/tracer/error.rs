@@ -1,5 +1,6 @@
 //! roctracer's result codes, and advice for them.
 
+use crate::library::codes::ResultCodes;
 use crate::{Unavailable, Why};
 use std::fmt;
 
@@ -7,46 +8,40 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TracerError(pub(super) i32);
 
-impl TracerError {
-    /// Returns AMD's name without its prefix, and the category.
-    fn name_and_category(self) -> (&'static str, Why) {
-        match self.0 {
-            -1 => ("ERROR", Why::Failed),
-            -2 => ("ERROR_INVALID_DOMAIN_ID", Why::Incompatible),
-            -3 => ("ERROR_INVALID_ARGUMENT", Why::Incompatible),
-            -4 => ("ERROR_DEFAULT_POOL_UNDEFINED", Why::Failed),
-            -5 => ("ERROR_DEFAULT_POOL_ALREADY_DEFINED", Why::Busy),
-            -6 => ("ERROR_MEMORY_ALLOCATION", Why::Failed),
-            -7 => ("ERROR_MISMATCHED_EXTERNAL_CORRELATION_ID", Why::Failed),
-            -8 => ("ERROR_NOT_IMPLEMENTED", Why::Incompatible),
-            2 => ("UNINIT", Why::Failed),
-            3 => ("BREAK", Why::Failed),
-            6 => ("HIP_API_ERR", Why::Failed),
-            7 => ("HIP_OPS_ERR", Why::Failed),
-            8 => ("ROCTX_ERR", Why::Failed),
-            _ => ("", Why::Failed),
-        }
-    }
+const MATCHING_LIBRARY: &str = "use the libroctracer64 that came with the program's ROCm (KINETO_ROCTRACER_PATH)";
 
+/// AMD's codes.
+static CODES: ResultCodes = ResultCodes {
+    library: "roctracer",
+    prefix: "ROCTRACER_STATUS_",
+    rows: &[
+        (-1, "ERROR", Why::Failed, ""),
+        (-2, "ERROR_INVALID_DOMAIN_ID", Why::Incompatible, MATCHING_LIBRARY),
+        (-3, "ERROR_INVALID_ARGUMENT", Why::Incompatible, MATCHING_LIBRARY),
+        (-4, "ERROR_DEFAULT_POOL_UNDEFINED", Why::Failed, ""),
+        (-5, "ERROR_DEFAULT_POOL_ALREADY_DEFINED", Why::Busy, "stop the other profiler of this process first"),
+        (-6, "ERROR_MEMORY_ALLOCATION", Why::Failed, ""),
+        (-7, "ERROR_MISMATCHED_EXTERNAL_CORRELATION_ID", Why::Failed, ""),
+        (-8, "ERROR_NOT_IMPLEMENTED", Why::Incompatible, MATCHING_LIBRARY),
+        (2, "UNINIT", Why::Failed, ""),
+        (3, "BREAK", Why::Failed, ""),
+        (6, "HIP_API_ERR", Why::Failed, ""),
+        (7, "HIP_OPS_ERR", Why::Failed, ""),
+        (8, "ROCTX_ERR", Why::Failed, ""),
+    ],
+};
+
+impl TracerError {
     /// Makes the reason why nothing is recorded; `during` is the call that failed, `message` the library's own text.
     pub(super) fn to_unavailable(self, during: &str, message: &str) -> Unavailable {
-        let (_, why) = self.name_and_category();
-        let message = if message.is_empty() { String::new() } else { format!(", {message}") };
-        let advice = match why {
-            Why::Busy => "stop the other profiler of this process first",
-            Why::Incompatible => "use the libroctracer64 that came with the program's ROCm (KINETO_ROCTRACER_PATH)",
-            _ => "",
-        };
-        Unavailable::new(why, format!("{during}: {self}{message}"), advice)
+        let comma = if message.is_empty() { "" } else { ", " };
+        CODES.to_unavailable(self.0.into(), format!("{during}: {self}{comma}{message}"))
     }
 }
 
 impl fmt::Display for TracerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name_and_category().0 {
-            "" => write!(f, "roctracer error {}", self.0),
-            name => write!(f, "ROCTRACER_STATUS_{name} ({})", self.0),
-        }
+        CODES.write_code(self.0.into(), f)
     }
 }
 
