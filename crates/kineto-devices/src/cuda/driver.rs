@@ -58,7 +58,7 @@ pub(super) struct DeviceIds {
 }
 
 /// Folders of the driver outside of the loader's path: WSL, NixOS, and containers that mount it.
-pub(super) const FOLDERS: [&str; 3] = ["/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64"];
+const FOLDERS: [&str; 3] = ["/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64"];
 const NAME: &str = "libcuda.so.1";
 
 /// The result of `cuDriverGetVersion` in the toolkit's stub library.
@@ -72,9 +72,8 @@ impl Driver {
     /// # Errors
     /// It is missing, or not a real driver.
     pub(crate) fn open(attempts: &mut Vec<Attempt>) -> Result<Driver, Unavailable> {
-        let files = FOLDERS.iter().map(|folder| Candidate::File([folder, NAME].iter().collect()));
         // The loader returns a library that is already loaded, and a search for loaded ones alone would take as long.
-        let candidates = std::iter::once(Candidate::Loader(NAME.into())).chain(files);
+        let candidates = Candidate::by_loader(&[NAME]).chain(driver_files(NAME));
         let none = |message: &str| {
             let advice = "install NVIDIA's driver, or give the container access to it (`--gpus all`)";
             Unavailable::new(Why::NoDevice, message, advice)
@@ -253,6 +252,11 @@ impl DeviceCalls {
         (unsafe { (self.get_total_memory)(&raw mut bytes, handle) } == 0)
             .then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
     }
+}
+
+/// Returns the files of that name in the driver's folders.
+pub(super) fn driver_files(name: &str) -> impl Iterator<Item = Candidate> {
+    FOLDERS.iter().map(move |folder| Candidate::File([folder, name].iter().collect()))
 }
 
 /// Returns the text that `read` writes into a buffer of that length; it returns 0 on success.

@@ -5,7 +5,7 @@
 //! functions are never called, since they block: the PCIe throughput for 20 ms, the total energy for 2.4 ms.
 #![allow(unsafe_code, reason = "the library is foreign code")]
 
-use super::driver::{DeviceIds, Driver, FOLDERS, read_text};
+use super::driver::{DeviceIds, Driver, driver_files, read_text};
 use super::init::is_inside_init;
 use crate::library::{Attempt, Candidate, Library, functions};
 use crate::telemetry::{DeviceMetric, ManagementLibrary, ReadError, TelemetryState, read_into};
@@ -238,9 +238,8 @@ impl ManagementLibrary for Nvml {
 
     fn open((): &(), _options: &Options, attempts: &mut Vec<Attempt>) -> Result<Nvml, Unavailable> {
         let driver = Driver::open(attempts)?;
-        let files = FOLDERS.iter().map(|folder| Candidate::File([folder, NAME].iter().collect()));
-        let candidates = [Candidate::Mapped(NAME.into()), Candidate::Loader(NAME.into())].into_iter().chain(files);
-        let library = Library::open_first(candidates, attempts).ok_or_else(|| {
+        let candidates = Candidate::mapped(&[NAME]).chain(Candidate::by_loader(&[NAME]));
+        let library = Library::open_first(candidates.chain(driver_files(NAME)), attempts).ok_or_else(|| {
             let advice = "install the driver's management library (Debian: libnvidia-ml1); in a container, \
                           NVIDIA_DRIVER_CAPABILITIES has to name `utility`";
             Unavailable::new(Why::LibraryNotFound, format!("there is no NVML ({NAME})"), advice)

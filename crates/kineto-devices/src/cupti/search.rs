@@ -4,33 +4,27 @@
 //! than the driver supports are skipped: they fail at best.
 
 use crate::Options;
-use crate::library::{Attempt, Candidate, Library, matching_paths, version_numbers};
+use crate::library::search::{FolderGroup, existing_folders, files_in};
+use crate::library::{Attempt, Candidate, Library, version_numbers};
 use std::path::{Path, PathBuf};
 
-/// The names that the loader knows, with the major version of CUDA.
-const NAMES: [(&str, u64); 5] = [
-    ("libcupti.so.13", 13),
-    ("libcupti.so.12", 12),
-    ("libcupti.so.11.8", 11),
-    ("libcupti.so.11.7", 11),
-    // Without a version.
-    ("libcupti.so", 0),
-];
+/// The names that the loader knows; the last is without a version.
+const NAMES: [&str; 5] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so.11.7", "libcupti.so"];
 
-/// Folders in a toolkit, in a Conda environment, and in a Python environment.
-const IN_TOOLKIT: [&str; 3] = ["extras/CUPTI/lib64", "lib64", "targets/*/lib"];
+/// Toolkits, with the folders in them, in a Conda environment, and in a Python environment.
 const TOOLKITS: [&str; 3] = ["/usr/local/cuda", "/usr/local/cuda-13*", "/usr/local/cuda-12*"];
+const FOLDERS: [FolderGroup; 3] = [
+    (&["CUDA_HOME", "CUDA_PATH"], &TOOLKITS, &["extras/CUPTI/lib64", "lib64", "targets/*/lib"]),
+    (&["CONDA_PREFIX"], &[], &["lib"]),
+    (&["VIRTUAL_ENV", "CONDA_PREFIX"], &[], &IN_PYTHON),
+];
 const IN_PYTHON: [&str; 2] =
     ["lib/python3*/site-packages/nvidia/cu1*/lib", "lib/python3*/site-packages/nvidia/cuda_cupti/lib"];
 
 /// Finds libcupti for a driver of that version, 13000 for 13.0; adds the attempts to `attempts`.
 pub(super) fn find_library(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) -> Option<Library> {
     let newest = u64::try_from(driver / 1000).unwrap_or(0);
-    let first = NAMES.iter().map(|(name, _)| Candidate::Mapped((*name).to_owned()));
-    let named = path_from_options(options)
-        .into_iter()
-        .flat_map(|path| if path.is_dir() { in_folder(&path) } else { vec![Candidate::File(path)] });
-    let first = first.chain(named);
+    let first = Candidate::mapped(&NAMES).chain(Candidate::named(path_from_options(options), cupti_files_in));
     if let Some(library) = Library::open_first(first, attempts) {
         return Some(library);
     }
@@ -42,12 +36,11 @@ pub(super) fn find_library(options: &Options, driver: i32, attempts: &mut Vec<At
         }
         major <= newest
     };
-    let by_loader = NAMES.iter().map(|(name, _)| Candidate::Loader((*name).to_owned()));
-    let in_folders = || search_folders(options).into_iter().flat_map(|folder| in_folder(&folder));
+    let by_loader = Candidate::by_loader(&NAMES).filter(|candidate| cuda_major(candidate) <= newest);
     // Search folders only if the loader finds nothing.
-    let by_loader: Vec<_> = by_loader.filter(|candidate| cuda_major(candidate) <= newest).collect();
-    Library::open_first(by_loader.into_iter(), attempts).or_else(|| {
-        let fitting: Vec<_> = in_folders().filter(|candidate| fits(candidate, attempts)).collect();
+    Library::open_first(by_loader, attempts).or_else(|| {
+        let files = existing_folders(&FOLDERS, options).into_iter().flat_map(|folder| cupti_files_in(&folder));
+        let fitting: Vec<_> = files.map(Candidate::File).filter(|candidate| fits(candidate, attempts)).collect();
         Library::open_first(fitting.into_iter(), attempts)
     })
 }
@@ -60,24 +53,12 @@ fn path_from_options(options: &Options) -> Option<PathBuf> {
     options.path("KINETO_CUPTI_PATH").or_else(|| receives_nvtx().filter(|_| options.flag("NVTX_RANGES")))
 }
 
-/// Returns the folders to search, in order.
-fn search_folders(options: &Options) -> Vec<PathBuf> {
-    let toolkits = options.paths(&["CUDA_HOME", "CUDA_PATH"]).into_iter().chain(TOOLKITS.iter().map(PathBuf::from));
-    let of_toolkits = toolkits.flat_map(|toolkit| IN_TOOLKIT.map(|folder| toolkit.join(folder)));
-    let of_conda = options.path("CONDA_PREFIX").map(|conda| conda.join("lib"));
-    let environments = options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter();
-    let of_python = environments.flat_map(|environment| IN_PYTHON.map(|folder| environment.join(folder)));
-    let patterns = of_toolkits.chain(of_conda).chain(of_python);
-    patterns.flat_map(|pattern| matching_paths(&pattern)).collect()
-}
-
 /// Returns the libcupti files in a folder, newest first, the file without a version last.
-fn in_folder(folder: &Path) -> Vec<Candidate> {
-    let mut found = matching_paths(&folder.join("libcupti.so.*"));
+fn cupti_files_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found = files_in(folder, "libcupti.so");
     // Toolkits name the file by the year of its release, and link the loader's name to it.
     found.retain(|path| file_version(path) < 2000);
-    found.extend(matching_paths(&folder.join("libcupti.so")));
-    found.into_iter().map(Candidate::File).collect()
+    found
 }
 
 fn file_version(path: &Path) -> u64 {

@@ -1,8 +1,9 @@
 //! Searches for AMD's libraries, if there is a device or a program that uses HIP.
 
-use crate::library::{Attempt, Candidate, Library, matching_paths};
+use crate::library::search::{FolderGroup, existing_folders};
+use crate::library::{Attempt, Candidate, Library};
 use crate::{Options, Unavailable, Why};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The names of HIP's runtime.
 pub(super) const HIP: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
@@ -10,17 +11,18 @@ pub(super) const HIP: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "liba
 /// The device file of the kernel's driver for AMD devices.
 const DRIVER: &str = "/dev/kfd";
 
-/// ROCm's default folders; each version has its own.
-const INSTALLATIONS: [&str; 2] = ["/opt/rocm", "/opt/rocm-*"];
-/// Folders in an installation, and in a Python environment.
-const IN_INSTALLATION: [&str; 2] = ["lib", "lib64"];
+/// Folders in ROCm's installations, of which each version has its own, in a Conda environment, and in a Python environment.
+const FOLDERS: [FolderGroup; 3] = [
+    (&["ROCM_PATH", "ROCM_HOME", "HIP_PATH"], &["/opt/rocm", "/opt/rocm-*"], &["lib", "lib64"]),
+    (&["CONDA_PREFIX"], &[], &["lib"]),
+    (&["VIRTUAL_ENV", "CONDA_PREFIX"], &[], &IN_PYTHON),
+];
 const IN_PYTHON: [&str; 2] =
     ["lib/python3*/site-packages/_rocm_sdk_core/lib", "lib/python3*/site-packages/_rocm_sdk_devel/lib"];
 
 /// Returns HIP's runtime, if the process has loaded it.
 pub(super) fn loaded_hip() -> Option<Library> {
-    let names = HIP.iter().map(|name| Candidate::Mapped((*name).to_owned()));
-    Library::open_first(names, &mut Vec::new())
+    Library::open_first(Candidate::mapped(&HIP), &mut Vec::new())
 }
 
 /// Checks for AMD devices, or a program that uses HIP, before loading a library.
@@ -47,26 +49,13 @@ pub(super) fn find_library(
     attempts: &mut Vec<Attempt>,
 ) -> Option<Library> {
     let in_folder = |folder: &Path| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
-    let mapped = names.iter().map(|name| Candidate::Mapped((*name).to_owned()));
-    let named = named.into_iter().flat_map(|path| if path.is_dir() { in_folder(path) } else { vec![path.to_owned()] });
-    let by_loader = names.iter().map(|name| Candidate::Loader((*name).to_owned()));
-    let first = mapped.chain(named.map(Candidate::File)).chain(by_loader);
+    let named = Candidate::named(named.map(Path::to_owned), in_folder);
+    let first = Candidate::mapped(names).chain(named).chain(Candidate::by_loader(names));
     // Search folders only if the loader finds nothing.
     Library::open_first(first, attempts).or_else(|| {
-        let files = search_folders(options).into_iter().flat_map(|folder| in_folder(&folder));
+        let files = existing_folders(&FOLDERS, options).into_iter().flat_map(|folder| in_folder(&folder));
         Library::open_first(files.filter(|file| file.exists()).map(Candidate::File), attempts)
     })
-}
-
-/// Returns the folders to search, in order.
-fn search_folders(options: &Options) -> Vec<PathBuf> {
-    let named = options.paths(&["ROCM_PATH", "ROCM_HOME", "HIP_PATH"]);
-    let installations = named.into_iter().chain(INSTALLATIONS.iter().map(PathBuf::from));
-    let of_rocm = installations.flat_map(|rocm| IN_INSTALLATION.map(|folder| rocm.join(folder)));
-    let of_conda = options.path("CONDA_PREFIX").map(|conda| conda.join("lib"));
-    let environments = options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter();
-    let of_python = environments.flat_map(|environment| IN_PYTHON.map(|folder| environment.join(folder)));
-    of_rocm.chain(of_conda).chain(of_python).flat_map(|pattern| matching_paths(&pattern)).collect()
 }
 
 #[cfg(all(test, target_os = "linux", not(miri)))]

@@ -103,7 +103,12 @@ impl LevelZeroGpu {
 impl LevelZero {
     /// Returns whether the process has loaded the loader.
     pub(super) fn is_mapped() -> bool {
-        Library::open_first([Candidate::Mapped(LOADER.to_owned())].into_iter(), &mut Vec::new()).is_some()
+        Library::open_first(Candidate::mapped(&[LOADER]), &mut Vec::new()).is_some()
+    }
+
+    /// Opens the loader; adds the attempts to `attempts`.
+    pub(super) fn open_loader(attempts: &mut Vec<Attempt>) -> Option<Library> {
+        Library::open_first(Candidate::mapped(&[LOADER]).chain(Candidate::by_loader(&[LOADER])), attempts)
     }
 
     /// Finds the loader, which must be compatible with PTI. Calls none of its functions.
@@ -111,10 +116,9 @@ impl LevelZero {
     /// # Errors
     /// What is missing.
     pub(super) fn open(attempts: &mut Vec<Attempt>) -> Result<LevelZero, Unavailable> {
-        let candidates = [Candidate::Mapped(LOADER.to_owned()), Candidate::Loader(LOADER.to_owned())];
         let advice =
             "install the Level Zero loader 1.16 or newer (package level-zero or libze1), or load oneAPI's environment";
-        let Some(library) = Library::open_first(candidates.into_iter(), attempts) else {
+        let Some(library) = LevelZero::open_loader(attempts) else {
             let message = format!("there is no Level Zero loader ({LOADER})");
             return Err(Unavailable::new(Why::LibraryNotFound, message, advice));
         };

@@ -1,12 +1,16 @@
 //! Searches for libpti_view, if there is an Intel GPU.
 
 use super::level_zero::{LOADER, LevelZero};
+use crate::library::search::{FolderGroup, existing_folders, files_in};
 use crate::library::{Attempt, Candidate, Library, matching_paths};
 use crate::{Options, Unavailable, Why};
 use std::path::Path;
 
 /// The names that the loader knows: 1.x, and 0.11 to 0.17.
 const NAMES: [&str; 2] = ["libpti_view.so.1", "libpti_view.so.0"];
+/// Folders in Python environments, and in oneAPI's installation.
+const FOLDERS: [FolderGroup; 2] =
+    [(&["VIRTUAL_ENV", "CONDA_PREFIX"], &[], &["lib"]), (&["ONEAPI_ROOT"], &[], &["pti/latest/lib"])];
 /// The kernel's files with the vendors of GPUs.
 const VENDORS: &str = "/sys/class/drm/renderD*/device/vendor";
 
@@ -38,22 +42,15 @@ fn intel_gpus(pattern: &Path) -> usize {
 
 /// Finds libpti_view; adds the attempts to `attempts`.
 pub(super) fn find_library(options: &Options, attempts: &mut Vec<Attempt>) -> Option<Library> {
-    let mapped = NAMES.iter().map(|name| Candidate::Mapped((*name).to_owned()));
-    let named = options
-        .path("KINETO_PTI_PATH")
-        .into_iter()
-        .flat_map(|path| if path.is_dir() { in_folder(&path) } else { vec![Candidate::File(path)] });
-    let environments =
-        options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter().map(|environment| environment.join("lib"));
-    let oneapi = options.path("ONEAPI_ROOT").map(|oneapi| oneapi.join("pti/latest/lib"));
-    let in_folders = environments.chain(oneapi).flat_map(|folder| in_folder(&folder));
-    let by_loader = NAMES.iter().map(|name| Candidate::Loader((*name).to_owned()));
-    let in_folders = named.chain(in_folders).inspect(|candidate| {
+    let view_files_in = |folder: &Path| files_in(folder, "libpti_view.so");
+    let named = Candidate::named(options.path("KINETO_PTI_PATH"), view_files_in).into_iter();
+    let in_folders = existing_folders(&FOLDERS, options).into_iter().flat_map(|folder| view_files_in(&folder));
+    let files = named.chain(in_folders.map(Candidate::File)).inspect(|candidate| {
         if let Candidate::File(path) = candidate {
             open_dependencies(path);
         }
     });
-    Library::open_first(mapped.chain(in_folders).chain(by_loader), attempts)
+    Library::open_first(Candidate::mapped(&NAMES).chain(files).chain(Candidate::by_loader(&NAMES)), attempts)
 }
 
 /// Opens libraries that libpti_view needs and that may be in its folder, which the loader does not search: the
@@ -76,13 +73,6 @@ pub(super) fn open_core(library: Library, attempts: &mut Vec<Attempt>) {
         let outcome = Library::open_file(&path).map_or_else(|error| error, |_| "opened".to_owned());
         attempts.push(Attempt::new(path.display().to_string(), outcome));
     }
-}
-
-/// Returns the libpti_view files in a folder, newest first, the file without a version last.
-fn in_folder(folder: &Path) -> Vec<Candidate> {
-    let mut found = matching_paths(&folder.join("libpti_view.so.*"));
-    found.extend(matching_paths(&folder.join("libpti_view.so")));
-    found.into_iter().map(Candidate::File).collect()
 }
 
 #[cfg(all(test, target_os = "linux", not(miri)))]

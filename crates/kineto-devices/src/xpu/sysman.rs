@@ -7,7 +7,7 @@
 
 use super::level_zero::{Code, Handle, LOADER, LevelZero, LevelZeroGpu, Properties, query_list};
 use super::{Xpu, search};
-use crate::library::{Attempt, Candidate, Library, functions};
+use crate::library::{Attempt, Library, functions};
 use crate::telemetry::{DeviceMetric, ManagementLibrary, ReadError, TelemetryState};
 use crate::{Collector as _, DeviceDescription, Options, Unavailable, Why};
 use std::path::PathBuf;
@@ -281,8 +281,7 @@ impl ManagementLibrary for Sysman {
         let missing = |message: String| {
             Unavailable::new(Why::Incompatible, message, "install the Level Zero loader 1.16 or newer")
         };
-        let candidates = [Candidate::Mapped(LOADER.to_owned()), Candidate::Loader(LOADER.to_owned())];
-        let library = Library::open_first(candidates.into_iter(), attempts)
+        let library = LevelZero::open_loader(attempts)
             .ok_or_else(|| missing(format!("there is no Level Zero loader ({LOADER})")))?;
         let api =
             SysmanApi::new(library).map_err(|name| missing(format!("{LOADER} lacks {}", name.to_string_lossy())))?;

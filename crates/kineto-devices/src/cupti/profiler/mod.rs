@@ -49,9 +49,9 @@ impl Helper {
 fn preload_helpers(libcupti: Option<&Path>, attempts: &mut Vec<Attempt>) -> Option<String> {
     let open = |name: &str, attempts: &mut Vec<Attempt>| {
         let in_folder = libcupti.and_then(Path::parent).map(|folder| Candidate::File(folder.join(name)));
-        let mapped = std::iter::once(Candidate::Mapped(name.to_owned()));
-        let by_loader = std::iter::once(Candidate::Loader(name.to_owned()));
-        Library::open_first(mapped.chain(in_folder).chain(by_loader), attempts)
+        let names = [name];
+        let first = Candidate::mapped(&names).chain(in_folder);
+        Library::open_first(first.chain(Candidate::by_loader(&names)), attempts)
     };
     open(OTHER_HELPER, &mut Vec::new());
     let before = attempts.len();
