@@ -1,6 +1,7 @@
 //! The buffers that a vendor's library fills, with a limit on their bytes that includes unread buffers.
 #![allow(unsafe_code, reason = "foreign code writes to the memory")]
 
+use crate::library::lease::OwningProcess;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -236,7 +237,7 @@ impl Pool {
     }
 
     /// Returns the address and size of an empty buffer; `None` to refuse.
-    pub(crate) fn request_buffer(&self) -> Option<(NonNull<u8>, usize)> {
+    fn request_buffer(&self) -> Option<(NonNull<u8>, usize)> {
         let mut state = self.lock_state();
         let Some(mut buffer) = state.take_empty() else {
             return state.last_scrap.as_ref().map(PoolBuffer::address_and_size);
@@ -249,8 +250,41 @@ impl Pool {
         Some(place)
     }
 
+    /// Answers a library's request for an empty buffer: writes its address and size, or null and 0. Returns `false` if a place
+    /// is null.
+    ///
+    /// In a process forked from the `owner`, another thread's lock may be held for ever, and old versions accept no refusal: the
+    /// library gets a buffer that is never freed.
+    ///
+    /// # Safety
+    /// The places are null or valid.
+    pub(crate) unsafe fn answer_request(
+        &self,
+        owner: &OwningProcess,
+        scraps: ScrapLimits,
+        (buffer, size): (*mut *mut u8, *mut usize),
+    ) -> bool {
+        if buffer.is_null() || size.is_null() {
+            return false;
+        }
+        let place = if owner.is_inherited() { leak_buffer(scraps.bytes) } else { self.request_buffer() };
+        let (start, length) = place.map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
+        // SAFETY: the caller promises a valid place for the buffer's address.
+        unsafe { buffer.write(start) };
+        // SAFETY: the caller promises a valid place for the buffer's size.
+        unsafe { size.write(length) };
+        true
+    }
+
+    /// Takes a buffer back, unless the process is a fork of the `owner`, which has no reader.
+    pub(crate) fn accept_buffer(&self, owner: &OwningProcess, start: *mut u8, valid: usize) {
+        if !owner.is_inherited() {
+            self.complete_buffer(start, valid);
+        }
+    }
+
     /// Takes a buffer back, of which `valid` bytes are records.
-    pub(crate) fn complete_buffer(&self, start: *mut u8, valid: usize) {
+    fn complete_buffer(&self, start: *mut u8, valid: usize) {
         let mut state = self.lock_state();
         match state.out.iter().position(|buffer| buffer.start.as_ptr() == start) {
             Some(place) => {
@@ -338,7 +372,7 @@ impl Pool {
 }
 
 /// Returns memory that is never freed, for a forked child, in which the pool's lock may be held for ever.
-pub(crate) fn leak_buffer(bytes: usize) -> Option<(NonNull<u8>, usize)> {
+fn leak_buffer(bytes: usize) -> Option<(NonNull<u8>, usize)> {
     PoolBuffer::new(bytes, true).map(|scrap| ManuallyDrop::new(scrap).address_and_size())
 }
 

@@ -8,7 +8,6 @@ use super::hub::HUB;
 use super::range;
 use super::shared::{BufferInfo, each_layout};
 use super::start::SCRAPS;
-use crate::buffered::pool;
 use crate::library::contained::in_callback;
 use std::ffi::{CStr, c_char, c_void};
 
@@ -34,17 +33,9 @@ pub(super) const UNLOADS: [&str; 2] = ["cuModuleUnload", "cuLibraryUnload"];
 
 /// CUPTI requests an empty buffer.
 pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
-    if buffer.is_null() || size.is_null() {
-        return;
-    }
-    // In a forked child, the pool's lock may be held for ever. Old versions accept no refusal.
-    let place = if HUB.owner.is_inherited() { pool::leak_buffer(SCRAPS.bytes) } else { HUB.pool.request_buffer() };
-    let (start, length) = place.map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
-    // SAFETY: CUPTI passes a valid place for the buffer's address.
-    unsafe { buffer.write(start) };
-    // SAFETY: CUPTI passes a valid place for the buffer's size.
-    unsafe { size.write(length) };
-    if !most_records.is_null() {
+    // SAFETY: CUPTI passes valid places for the buffer's address and size.
+    let is_answered = unsafe { HUB.pool.answer_request(&HUB.owner, SCRAPS, (buffer, size)) };
+    if is_answered && !most_records.is_null() {
         // No limit on the number of records.
         // SAFETY: CUPTI passes a valid place for the number of records.
         unsafe { most_records.write(0) };
@@ -53,14 +44,7 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize, most
 
 /// CUPTI returns a buffer.
 pub(super) extern "C" fn on_complete(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
-    complete_buffer(buffer, valid);
-}
-
-fn complete_buffer(buffer: *mut u8, valid: usize) {
-    // A forked child has no reader.
-    if !HUB.owner.is_inherited() {
-        HUB.pool.complete_buffer(buffer, valid);
-    }
+    HUB.pool.accept_buffer(&HUB.owner, buffer, valid);
 }
 
 /// CUPTI requests an empty buffer of a subscriber that shares the library.
@@ -79,7 +63,7 @@ pub(super) extern "C" fn on_shared_complete(buffer: *mut u8, _size: usize, valid
         // SAFETY: CUPTI passes it to this callback.
         unsafe { each_layout(info, |kind, bytes, fields| HUB.layouts.note(kind, bytes, fields)) };
     }
-    complete_buffer(buffer, valid);
+    HUB.pool.accept_buffer(&HUB.owner, buffer, valid);
 }
 
 /// `CUpti_CallbackData`.
