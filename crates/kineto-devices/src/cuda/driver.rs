@@ -3,9 +3,10 @@
 
 use super::cuda_version;
 use super::init::is_inside_init;
+use crate::library::text::read_text;
 use crate::library::{Attempt, Candidate, Library, functions};
 use crate::{DeviceDescription, Unavailable, Why};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 functions! {
@@ -257,17 +258,6 @@ impl DeviceCalls {
 /// Returns the files of that name in the driver's folders.
 pub(super) fn driver_files(name: &str) -> impl Iterator<Item = Candidate> {
     FOLDERS.iter().map(move |folder| Candidate::File([folder, name].iter().collect()))
-}
-
-/// Returns the text that `read` writes into a buffer of that length; it returns 0 on success.
-pub(super) fn read_text(read: impl FnOnce(*mut c_char, c_int) -> c_uint) -> Option<String> {
-    let mut text: [c_char; 256] = [0; 256];
-    let length = c_int::try_from(text.len() - 1).unwrap_or(0);
-    if read(text.as_mut_ptr(), length) != 0 {
-        return None;
-    }
-    // SAFETY: the function got one byte less than the buffer has, so the last one is still zero.
-    Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! functions are never called, since they block: the PCIe throughput for 20 ms, the total energy for 2.4 ms.
 #![allow(unsafe_code, reason = "the library is foreign code")]
 
-use super::driver::{DeviceIds, Driver, driver_files, read_text};
+use super::driver::{DeviceIds, Driver, driver_files};
 use super::init::is_inside_init;
+use crate::library::text::read_text;
 use crate::library::{Attempt, Candidate, Library, functions};
 use crate::telemetry::{DeviceMetric, ManagementLibrary, ReadError, TelemetryState, read_into};
 use crate::{DeviceDescription, Options, Unavailable, Why};

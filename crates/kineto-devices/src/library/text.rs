@@ -1,6 +1,8 @@
 //! Copies C strings from addresses that may not be valid.
 #![allow(unsafe_code, reason = "the strings are foreign, and may be gone")]
 
+use std::ffi::{CStr, c_char, c_int};
+
 /// The longest text that is copied.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
@@ -38,6 +40,17 @@ pub(crate) fn copy_c_string(address: u64, text: &mut Vec<u8>) -> bool {
 pub(crate) fn copy_c_string(_address: u64, text: &mut Vec<u8>) -> bool {
     text.clear();
     false
+}
+
+/// Returns the text that `read` writes into a buffer of that length; it returns 0 on success.
+pub(crate) fn read_text<C: Into<i64>>(read: impl FnOnce(*mut c_char, c_int) -> C) -> Option<String> {
+    let mut text: [c_char; 256] = [0; 256];
+    let length = c_int::try_from(text.len() - 1).unwrap_or(0);
+    if read(text.as_mut_ptr(), length).into() != 0 {
+        return None;
+    }
+    // SAFETY: the function got one byte less than the buffer has, so the last one is still zero.
+    Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
 /// Copies bytes from that address; returns how many could be read.

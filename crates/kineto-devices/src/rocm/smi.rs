@@ -7,10 +7,11 @@
 
 use super::search;
 use super::{PCI_PLACE, Rocm};
+use crate::library::text::read_text;
 use crate::library::{Attempt, Library, functions};
 use crate::telemetry::{DeviceMetric, ManagementLibrary, ReadError, TelemetryState, read_into};
 use crate::{Collector as _, DeviceDescription, Options, Unavailable, Why};
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -120,12 +121,9 @@ impl RocmSmi {
     }
 
     fn name(&self, index: u32) -> String {
-        let mut text: [c_char; 256] = [0; 256];
-        // SAFETY: the function gets one byte less than the buffer has.
-        let code = unsafe { (self.api.name)(index, text.as_mut_ptr(), text.len() - 1) };
-        // SAFETY: the last byte is still zero.
-        let name = unsafe { CStr::from_ptr(text.as_ptr()) };
-        if code == 0 { name.to_string_lossy().into_owned() } else { "AMD GPU".to_owned() }
+        // SAFETY: the function takes a device, a buffer and its length.
+        let name = read_text(|text, length| unsafe { (self.api.name)(index, text, length.unsigned_abs() as usize) });
+        name.unwrap_or_else(|| "AMD GPU".to_owned())
     }
 
     fn power(&self, index: u32) -> Result<i64, ReadError> {

@@ -5,6 +5,7 @@
 use super::super::PCI_PLACE;
 use crate::DeviceDescription;
 use crate::library::functions;
+use crate::library::text::read_text;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::with_exposed_provenance;
 
@@ -120,17 +121,6 @@ impl Hip {
         let device = unsafe { (self.get_device_of_stream?)(to_pointer(stream)?) };
         (device >= 0).then_some(device)
     }
-}
-
-/// Returns the text that `read` writes into a buffer of that length; it returns 0 on success.
-fn read_text(read: impl FnOnce(*mut c_char, c_int) -> c_int) -> Option<String> {
-    let mut text: [c_char; 256] = [0; 256];
-    let length = c_int::try_from(text.len() - 1).unwrap_or(0);
-    if read(text.as_mut_ptr(), length) != 0 {
-        return None;
-    }
-    // SAFETY: the function got one byte less than the buffer has, so the last one is still zero.
-    Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
 /// Returns the place of a bus id such as "0000:23:00.0".
