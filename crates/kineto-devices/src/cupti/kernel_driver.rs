@@ -1,8 +1,9 @@
 //! Reads the state of NVIDIA's kernel driver from files.
 
+use crate::library::search::files_of_vendor;
 use kineto_base::sorting::sort_few;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The findings, made without loading or running anything.
 #[derive(Clone, Debug, Default)]
@@ -45,12 +46,9 @@ fn module_version(text: &str) -> Option<String> {
 }
 
 fn gpus_on_bus(devices: &Path) -> usize {
-    let is_gpu = |name: &String| {
-        let read = |file: &str| fs::read_to_string(devices.join(name).join(file)).unwrap_or_default();
-        // The PCI class of displays.
-        read("vendor").trim() == "0x10de" && read("class").starts_with("0x03")
-    };
-    file_names(devices).iter().filter(|name| is_gpu(name)).count()
+    // The PCI class of displays.
+    let is_display = |class: PathBuf| fs::read_to_string(class).is_ok_and(|class| class.starts_with("0x03"));
+    files_of_vendor(&devices.join("*/vendor"), "0x10de").filter(|file| is_display(file.with_file_name("class"))).count()
 }
 
 #[cfg(test)]

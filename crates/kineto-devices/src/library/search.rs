@@ -17,6 +17,13 @@ pub(crate) fn existing_folders(groups: &[FolderGroup], options: &Options) -> Vec
     patterns.flat_map(|pattern| matching_paths(&pattern)).collect()
 }
 
+/// Returns the kernel's files that match a pattern and contain that PCI vendor, such as "0x10de".
+pub(crate) fn files_of_vendor(pattern: &Path, vendor: &str) -> impl Iterator<Item = PathBuf> {
+    let is_of_vendor =
+        move |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| text.trim().eq_ignore_ascii_case(vendor));
+    matching_paths(pattern).into_iter().filter(is_of_vendor)
+}
+
 /// Returns the files of a library in a folder, newest first, the file without a version last.
 pub(crate) fn files_in(folder: &Path, name: &str) -> Vec<PathBuf> {
     let mut found = matching_paths(&folder.join(format!("{name}.*")));

@@ -1,8 +1,8 @@
 //! Searches for libpti_view, if there is an Intel GPU.
 
 use super::level_zero::{LOADER, LevelZero};
-use crate::library::search::{FolderGroup, existing_folders, files_in};
-use crate::library::{Attempt, Candidate, Library, matching_paths};
+use crate::library::search::{FolderGroup, existing_folders, files_in, files_of_vendor};
+use crate::library::{Attempt, Candidate, Library};
 use crate::{Options, Unavailable, Why};
 use std::path::Path;
 
@@ -13,13 +13,14 @@ const FOLDERS: [FolderGroup; 2] =
     [(&["VIRTUAL_ENV", "CONDA_PREFIX"], &[], &["lib"]), (&["ONEAPI_ROOT"], &[], &["pti/latest/lib"])];
 /// The kernel's files with the vendors of GPUs.
 const VENDORS: &str = "/sys/class/drm/renderD*/device/vendor";
+const INTEL: &str = "0x8086";
 
 /// Checks for an Intel GPU, without loading a library.
 ///
 /// # Errors
 /// There is none.
 pub(super) fn check_for_gpu(attempts: &mut Vec<Attempt>) -> Result<(), Unavailable> {
-    let found = intel_gpus(Path::new(VENDORS));
+    let found = files_of_vendor(Path::new(VENDORS), INTEL).count();
     attempts.push(Attempt::new(VENDORS, format!("{found} from Intel")));
     if found > 0 {
         return Ok(());
@@ -31,13 +32,6 @@ pub(super) fn check_for_gpu(attempts: &mut Vec<Attempt>) -> Result<(), Unavailab
     }
     let advice = "load the driver i915 or xe, and make /sys/class/drm readable";
     Err(Unavailable::new(Why::NoDevice, "no Intel GPU found", advice))
-}
-
-fn intel_gpus(pattern: &Path) -> usize {
-    let is_intel = |path: &std::path::PathBuf| {
-        std::fs::read_to_string(path).is_ok_and(|vendor| vendor.trim().eq_ignore_ascii_case("0x8086"))
-    };
-    matching_paths(pattern).iter().filter(|path| is_intel(path)).count()
 }
 
 /// Finds libpti_view; adds the attempts to `attempts`.
@@ -134,7 +128,7 @@ mod tests {
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("vendor"), vendor).unwrap();
         }
-        assert_eq!(intel_gpus(&root.path().join("renderD*/device/vendor")), 2);
-        assert_eq!(intel_gpus(&root.path().join("card*/device/vendor")), 0);
+        let intel_gpus = |pattern| files_of_vendor(&root.path().join(pattern), INTEL).count();
+        assert_eq!((intel_gpus("renderD*/device/vendor"), intel_gpus("card*/device/vendor")), (2, 0));
     }
 }
