@@ -60,7 +60,6 @@ use hub::HUB;
 use kineto_model::activity::ActivityTypes;
 use start::Loaded;
 use std::cell::Cell;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -69,14 +68,9 @@ use std::sync::atomic::AtomicBool;
 ///
 /// Works with libcupti 11.7 to 13.5, and with newer versions as long as records only grow. A process may have several
 /// of these collectors; only one records at a time, and the others report that it is [busy](super::Why::Busy).
+#[derive(Debug)]
 pub struct Cupti {
     loaded: LazyLibrary<Loaded>,
-}
-
-impl fmt::Debug for Cupti {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cupti").finish_non_exhaustive()
-    }
 }
 
 thread_local! {

@@ -4,14 +4,20 @@ use super::super::Options;
 use super::super::unavailable::Unavailable;
 use super::Attempt;
 use kineto_base::os::fork;
+use std::fmt;
 use std::sync::OnceLock;
 
 /// Libraries that are opened at their first use, and then stay open until the process ends.
-#[derive(Debug)]
 pub(crate) struct LazyLibrary<T> {
     options: Options,
     found: OnceLock<T>,
     attempts: fork::Own<Vec<Attempt>>,
+}
+
+impl<T> fmt::Debug for LazyLibrary<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazyLibrary").field("is_found", &self.found.get().is_some()).finish_non_exhaustive()
+    }
 }
 
 impl<T> LazyLibrary<T> {

@@ -34,7 +34,6 @@ use hub::{HUB, Lease};
 use kineto_model::activity::ActivityTypes;
 use start::Loaded;
 use std::cell::Cell;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use sysman::Sysman;
@@ -45,14 +44,9 @@ use sysman::Sysman;
 /// Works with libpti_view 0.12 to 1.2, and with newer versions as long as records only grow. A process may have
 /// several of these collectors; only one records at a time, and the others report that it is
 /// [busy](super::Why::Busy).
+#[derive(Debug)]
 pub struct Xpu {
     loaded: LazyLibrary<Loaded>,
-}
-
-impl fmt::Debug for Xpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Xpu").finish_non_exhaustive()
-    }
 }
 
 thread_local! {
