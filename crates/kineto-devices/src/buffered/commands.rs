@@ -1,6 +1,7 @@
 //! Commands to the thread that reads a library's buffers, and their completion.
 
 use super::pool::Pool;
+use crate::RecordSink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -101,6 +102,16 @@ impl ReaderCommands {
         state.end = Some(end);
         self.submit(state);
         self.wait_until(patience, |state| state.ended)
+    }
+
+    /// Stops the recording at that time, on the clock of the records; returns `false`, and notes it, if the library hangs.
+    pub(crate) fn stop_recording(&self, library: &str, sink: &RecordSink, at: u64, deadline: Instant) -> bool {
+        let limits = EndLimits::new(Instant::now(), deadline);
+        let has_ended = self.end_recording(RecordingEnd { at, deadline: limits.work }, limits.library);
+        if !has_ended {
+            sink.note(format!("{library} hung during the stop; the records in its buffers are lost"));
+        }
+        has_ended
     }
 
     /// Makes the thread check for other work.

@@ -1,4 +1,5 @@
-//! The thread that reads a library's buffers during a recording, and ends it.
+//! The thread that makes a library deliver its records during a recording, and ends it. It reads the buffers of the pool; a
+//! library that has buffers of its own leaves the pool empty.
 
 use super::commands::{EndNotifier, ReaderCommand, ReaderCommands, RecordingEnd};
 use super::kinds::PausableKinds;
@@ -24,11 +25,22 @@ pub(crate) struct LibraryTraits {
     pub(crate) needs_flushes: bool,
 }
 
-/// A library that writes the records of a recording into buffers of a pool. Dropping it releases its resources.
+/// A library that writes the records of a recording into buffers of a pool, or into its own. Dropping it releases its
+/// resources, also after a panic.
 pub(crate) trait BufferedLibrary: fmt::Debug + Send + 'static {
     fn sink(&self) -> &RecordSink;
 
-    fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches;
+    /// Returns the launches whose records are awaited; `None` if the library's callbacks track them.
+    fn unfinished_launches(&mut self) -> Option<&mut UnfinishedLaunches> {
+        None
+    }
+
+    /// Stops to wait for launches after that time, on the clock of the records, since the recording ends.
+    fn ignore_launches_after(&mut self, at: u64) {
+        if let Some(launches) = self.unfinished_launches() {
+            launches.ignore_launches_after(at);
+        }
+    }
 
     /// Called first on the thread.
     fn begin_recording(&mut self) {}
@@ -36,11 +48,13 @@ pub(crate) trait BufferedLibrary: fmt::Debug + Send + 'static {
     /// Makes the library return its buffers: those with complete records, or, if `forced`, all.
     fn flush_buffers(&mut self, forced: bool);
 
-    /// Reads the records of a buffer.
-    fn read_buffer(&mut self, bytes: &[u8]);
+    /// Reads the records of a buffer of the pool.
+    fn read_buffer(&mut self, _bytes: &[u8]) {}
 
     /// Returns how many records a scrap buffer contains.
-    fn count_records(&self, bytes: &[u8]) -> u64;
+    fn count_records(&self, _bytes: &[u8]) -> u64 {
+        0
+    }
 
     /// Called at least once a second.
     fn poll(&mut self) {}
@@ -165,7 +179,7 @@ impl ReaderThread {
                 if self.library.can_suspend(&pausing.cutoff) {
                     self.kinds.suspend_all();
                     // Work that ends while the kinds are disabled has no record.
-                    self.library.unfinished_launches().clear();
+                    self.library.unfinished_launches().into_iter().for_each(UnfinishedLaunches::clear);
                 }
                 pausing.poll_at = now + pausing.wait;
                 pausing.wait = (pausing.wait * 2).min(longest);
@@ -188,10 +202,14 @@ impl ReaderThread {
     /// buffers are flushed, a snapshot lacks its newest work. So a later flush tries again.
     fn flush_finished_work(&mut self) -> bool {
         self.read_returned();
-        let before = self.library.unfinished_launches().unfinished_count();
+        let before = self.unfinished_count();
         self.flush_and_read(false);
-        let after = self.library.unfinished_launches().unfinished_count();
+        let after = self.unfinished_count();
         after == 0 || after < before
+    }
+
+    fn unfinished_count(&mut self) -> u64 {
+        self.library.unfinished_launches().map_or(0, |launches| launches.unfinished_count())
     }
 
     /// Flushes and reads, and completes the drains that were requested before: during an end as well, since a thread of the
@@ -213,7 +231,7 @@ impl ReaderThread {
         for filled in filled {
             if filled.is_scrap() {
                 let dropped = self.library.count_records(filled.bytes());
-                self.library.unfinished_launches().note_missing(dropped);
+                self.library.unfinished_launches().into_iter().for_each(|launches| launches.note_missing(dropped));
                 self.library.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
             } else {
                 self.library.read_buffer(filled.bytes());
@@ -230,7 +248,7 @@ impl ReaderThread {
     /// The program's devices are never synchronized: a capture may be in progress.
     fn end_recording(&mut self, end: &RecordingEnd) {
         self.kinds.disable_calls();
-        self.library.unfinished_launches().ignore_launches_after(end.at);
+        self.library.ignore_launches_after(end.at);
         let (cutoff, pool) = (self.cutoff_at(end.at), self.pool);
         let is_complete = self.flush_until(end.deadline, &|library| library.has_records(&cutoff));
         // CUPTI states the layouts of selected fields with each buffer, of enabled kinds alone. Without a buffer so far, those
@@ -304,7 +322,6 @@ mod tests {
     #[derive(Debug)]
     struct SlowLibrary {
         sink: RecordSink,
-        launches: UnfinishedLaunches,
         progress: Arc<Progress>,
     }
 
@@ -315,35 +332,12 @@ mod tests {
         has_finished: AtomicBool,
     }
 
-    #[derive(Debug)]
-    struct NoKinds;
-
-    impl super::super::kinds::KindSwitch for NoKinds {
-        type Error = ();
-
-        fn enable_kind(&self, _: u32) -> Result<(), ()> {
-            Ok(())
-        }
-
-        fn disable_kind(&self, _: u32) {}
-    }
-
     impl BufferedLibrary for SlowLibrary {
         fn sink(&self) -> &RecordSink {
             &self.sink
         }
 
-        fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches {
-            &mut self.launches
-        }
-
         fn flush_buffers(&mut self, _: bool) {}
-
-        fn read_buffer(&mut self, _: &[u8]) {}
-
-        fn count_records(&self, _: &[u8]) -> u64 {
-            0
-        }
 
         fn has_records(&mut self, _: &Cutoff) -> bool {
             self.progress.polls.fetch_add(1, Ordering::SeqCst);
@@ -359,9 +353,8 @@ mod tests {
     fn drain_is_served_while_a_recording_ends() {
         static POOL: Pool = Pool::new();
         let (progress, commands) = (Arc::<Progress>::default(), Arc::new(ReaderCommands::new(&POOL)));
-        let kinds = Arc::new(PausableKinds::new(NoKinds, Vec::new(), Vec::new(), Duration::ZERO));
-        let (sink, launches) = (trial::unbounded_sink(), UnfinishedLaunches::new());
-        let library = SlowLibrary { sink, launches, progress: progress.clone() };
+        let kinds = Arc::new(PausableKinds::none());
+        let library = SlowLibrary { sink: trial::unbounded_sink(), progress: progress.clone() };
         let traits = LibraryTraits { name: "slow", waits: [Duration::from_micros(200); 3], needs_flushes: true };
         ReaderThread::spawn("test", traits, &POOL, &commands, &kinds, Box::new(library)).unwrap();
         let patience = Duration::from_secs(60);

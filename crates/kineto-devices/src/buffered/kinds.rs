@@ -13,6 +13,20 @@ pub(crate) trait KindSwitch: fmt::Debug + Send + Sync + 'static {
     fn disable_kind(&self, kind: u32);
 }
 
+/// The switch of a library that records without kinds.
+#[derive(Debug)]
+struct NoKinds;
+
+impl KindSwitch for NoKinds {
+    type Error = ();
+
+    fn enable_kind(&self, _kind: u32) -> Result<(), ()> {
+        Ok(())
+    }
+
+    fn disable_kind(&self, _kind: u32) {}
+}
+
 /// A [`KindSwitch`] without its errors, which are not read.
 trait QuietSwitch: Send + Sync {
     fn set_kind(&self, kind: u32, is_on: bool);
@@ -71,6 +85,11 @@ impl PausableKinds {
     pub(crate) fn new(switch: impl KindSwitch, calls: Vec<u32>, others: Vec<u32>, patience: Duration) -> PausableKinds {
         let (paused, state) = (AtomicU64::new(0), Mutex::new(State::Enabled));
         PausableKinds { switch: Box::new(switch), call_kinds: calls, others, patience, paused, state }
+    }
+
+    /// Makes the kinds of a library that has none.
+    pub(crate) fn none() -> PausableKinds {
+        PausableKinds::new(NoKinds, Vec::new(), Vec::new(), Duration::ZERO)
     }
 
     fn lock_state(&self) -> MutexGuard<'_, State> {

@@ -1,6 +1,6 @@
 //! The recording of a library that writes into buffers.
 
-use super::commands::{EndLimits, ReaderCommands, RecordingEnd};
+use super::commands::ReaderCommands;
 use super::kinds::PausableKinds;
 use super::pool::Pool;
 use crate::clock::{realtime_now, to_vendor_clock};
@@ -120,10 +120,8 @@ impl<A: RecordingApi> Recording for BufferedRecording<A> {
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
         self.is_over.store(true, Ordering::Relaxed);
-        let limits = EndLimits::new(Instant::now(), deadline);
-        let end = RecordingEnd { at: to_vendor_clock(end, self.api.timestamp()), deadline: limits.work };
-        if !self.commands.end_recording(end, limits.library) {
-            self.sink.note(format!("{} hung during the stop; the records in its buffers are lost", self.library.name));
+        let at = to_vendor_clock(end, self.api.timestamp());
+        if !self.commands.stop_recording(self.library.name, &self.sink, at, deadline) {
             self.sink.lost(Loss::DeviceBuffersKept, self.library.pool.close().kept);
         }
     }

@@ -53,8 +53,8 @@ impl BufferedLibrary for CuptiLibrary {
         self.reader.sink()
     }
 
-    fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches {
-        &mut self.reader.launches
+    fn unfinished_launches(&mut self) -> Option<&mut UnfinishedLaunches> {
+        Some(&mut self.reader.launches)
     }
 
     /// Queries the devices if the recording started inside of `cuInit`; this waits until that is done.

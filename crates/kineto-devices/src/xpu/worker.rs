@@ -41,8 +41,8 @@ impl BufferedLibrary for PtiLibrary {
         self.reader.sink()
     }
 
-    fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches {
-        &mut self.reader.launches
+    fn unfinished_launches(&mut self) -> Option<&mut UnfinishedLaunches> {
+        Some(&mut self.reader.launches)
     }
 
     fn flush_buffers(&mut self, _forced: bool) {
