@@ -2,7 +2,9 @@
 
 use super::hip::CallEffect;
 use crate::Name;
+use crate::buffered::engine::Cutoff;
 use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 
 /// The launches of a recording, by correlation id.
 ///
@@ -64,6 +66,11 @@ impl PendingLaunch {
             may_have_work: is_hoped,
         }
     }
+}
+
+/// Returns whether the work of launches has arrived: all that is owed, and what may arrive, unless it had time to.
+pub(super) fn has_arrived([owed, hoped]: [usize; 2], cutoff: &Cutoff) -> bool {
+    owed == 0 && (hoped == 0 || Instant::now() >= cutoff.patience_ends)
 }
 
 /// The most launches, and the most graphs, that are kept.

@@ -9,7 +9,6 @@ use super::records::{KERNEL_DISPATCH, MEMORY_COPY};
 use crate::rocm::ids;
 use crate::{RecordSink, Selection, Unavailable, Why};
 use kineto_base::os::fork;
-use kineto_base::text::count_with_noun;
 use kineto_model::Loss;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -61,11 +60,9 @@ pub(super) const EARLIER: &str = "start the recording, or call Profiler::prepare
 /// The size of the buffer, half of which holds some seven hundred kernels.
 const BUFFER: usize = 256 << 10;
 
-/// The pause between polls at the end of a recording, at first and at most.
-const SHORTEST_WAIT: Duration = Duration::from_micros(200);
-const LONGEST_WAIT: Duration = Duration::from_millis(20);
-/// How long the end waits for work that may never arrive.
+/// How long the end waits for a flush, and between polls.
 const PATIENCE: Duration = Duration::from_millis(200);
+const FLUSH_POLL: Duration = Duration::from_micros(200);
 
 /// Registers this tool, unless it is registered.
 ///
@@ -96,15 +93,6 @@ pub(super) fn register_tool(api: &'static Api) -> Result<&'static Hub, Unavailab
         }
     };
     Err(hub.make_unavailable(what, status))
-}
-
-/// Releases the hub on drop, also after a panic.
-struct Release<'h>(&'h Hub);
-
-impl Drop for Release<'_> {
-    fn drop(&mut self) {
-        self.0.release();
-    }
 }
 
 impl Hub {
@@ -226,7 +214,8 @@ impl Hub {
         self.release();
     }
 
-    fn release(&self) {
+    /// Ends the recording: another one may acquire the hub.
+    pub(super) fn release(&self) {
         self.records.store(0, Ordering::Release);
         *self.reader.lock() = None;
         self.taken.store(false, Ordering::Release);
@@ -264,11 +253,11 @@ impl Hub {
 
     /// Flushes the buffer completely. An accepted flush is asynchronous, and the next flush is accepted only when it
     /// is done.
-    fn flush_all(&self) {
+    pub(super) fn flush_all(&self) {
         let patience_ends = Instant::now() + PATIENCE;
         for _ in 0..2 {
             while !self.flush_buffer() && !self.is_final() && Instant::now() < patience_ends {
-                std::thread::sleep(SHORTEST_WAIT);
+                std::thread::sleep(FLUSH_POLL);
             }
         }
     }
@@ -283,36 +272,8 @@ impl Hub {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Waits for the work of earlier launches, but not beyond the deadline, and ends the recording.
-    pub(super) fn end_recording(&self, at: u64, deadline: Instant) {
-        let _release = Release(self);
-        self.with_reader(|reader| reader.ignore_launches_after(at));
-        let patience_ends = Instant::now() + PATIENCE;
-        let mut wait = SHORTEST_WAIT;
-        loop {
-            self.flush_buffer();
-            let (now, [owed, hoped]) = (Instant::now(), self.pending_counts());
-            let is_complete = owed == 0 && (hoped == 0 || now >= patience_ends);
-            if is_complete || now >= deadline || self.is_final() {
-                break;
-            }
-            std::thread::sleep(wait.min(deadline.saturating_duration_since(now)));
-            wait = (wait * 2).min(LONGEST_WAIT);
-        }
-        self.stop_context();
-        // Records that arrived meanwhile.
-        self.flush_all();
-        let [owed, _] = self.pending_counts();
-        if owed > 0 {
-            let note = format!(
-                "not ended by the time limit: {}, whose work is missing",
-                count_with_noun(owed as u64, "launch")
-            );
-            self.with_reader(|reader| reader.sink().note(note));
-        }
-    }
-
-    fn pending_counts(&self) -> [usize; 2] {
+    /// Returns how many launches lack work that will certainly arrive, and that may arrive.
+    pub(super) fn pending_counts(&self) -> [usize; 2] {
         self.reader.lock().as_ref().map_or([0; 2], Reader::pending_counts)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! This tool registers once in a process, before HIP starts ([`hub`]): contexts can only be made then. The library
 //! calls back at each HIP call ([`callbacks`]), whose arguments it formats as text ([`arguments`]). It delivers
-//! buffers of records ([`records`]), which are read into the recording ([`reader`]).
+//! buffers of records ([`records`]), which are read into the recording ([`reader`]). The recording's thread flushes them at
+//! the end ([`worker`]).
 
 mod agents;
 mod arguments;
@@ -13,12 +14,12 @@ mod names;
 mod reader;
 mod records;
 mod runtime;
+mod worker;
 
 use super::{ids, search};
-use crate::buffered::commands::EndLimits;
+use crate::buffered::commands::ReaderCommands;
 use crate::clock::to_vendor_clock;
 use crate::library::Attempt;
-use crate::library::contained::{call_on_thread, run_reader};
 use crate::library::lazy::LazyLibrary;
 use crate::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why};
 use ffi::Api;
@@ -26,6 +27,7 @@ use hub::{HUB, Hub};
 use kineto_base::time::Timestamp;
 use kineto_model::activity::{ActivityType, ActivityTypes, CorrelationId};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Records HIP through rocprofiler-sdk.
@@ -47,6 +49,7 @@ struct Loaded {
 struct SdkRecording {
     api: &'static Api,
     hub: &'static Hub,
+    commands: Arc<ReaderCommands>,
     sink: RecordSink,
 }
 
@@ -153,10 +156,11 @@ impl Collector for Sdk {
         capabilities.types = TYPES.intersection(selection.types);
         Sdk::verify_calls_arrive(hub, &mut capabilities).inspect_err(|_| hub.cancel_start())?;
         hub.begin_recording(selection, sink.clone());
+        let commands = worker::spawn_thread(hub, sink.clone())?;
         if hub.process_names().agents.devices.is_empty() {
             capabilities.notes.push("rocprofiler-sdk lists no GPU; the device of work is unknown".to_owned());
         }
-        Ok((capabilities, Box::new(SdkRecording { api: loaded.api, hub, sink })))
+        Ok((capabilities, Box::new(SdkRecording { api: loaded.api, hub, commands, sink })))
     }
 
     fn attempts(&self) -> Vec<Attempt> {
@@ -188,9 +192,7 @@ impl Recording for SdkRecording {
     }
 
     fn drain(&self) {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        let hub = self.hub;
-        call_on_thread("rocm", PATIENCE, || _ = hub.flush_buffer());
+        self.commands.drain_buffers(Duration::from_secs(1));
     }
 
     fn stopped(&self) -> Option<String> {
@@ -203,12 +205,7 @@ impl Recording for SdkRecording {
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
         let at = to_vendor_clock(end, self.api.timestamp());
-        let limits = EndLimits::new(Instant::now(), deadline);
-        let (hub, own) = (self.hub, self.sink.clone());
-        let finish = move || run_reader(&own, || hub.end_recording(at, limits.work));
-        if call_on_thread("rocm", limits.library, finish).is_none() {
-            self.sink.note("rocprofiler-sdk hung during the stop; the records in its buffers are lost");
-        }
+        self.commands.stop_recording("rocprofiler-sdk", &self.sink, at, deadline);
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {

@@ -2,7 +2,7 @@
 //!
 //! roctracer calls back around HIP calls, on the threads that make them ([`callbacks`]); arguments are read by offset
 //! ([`args`]). It delivers records of device work ([`records`]) on its own thread. Both go into the [`recording`], of
-//! which a process has one at a time ([`hub`]). A [`worker`] thread flushes records, and waits at the end.
+//! which a process has one at a time ([`hub`]). The recording's thread flushes records, and waits at the end ([`worker`]).
 
 mod args;
 mod callbacks;
@@ -16,7 +16,8 @@ mod runtime;
 mod start;
 mod worker;
 
-use crate::buffered::commands::EndLimits;
+use crate::buffered::commands::ReaderCommands;
+use crate::clock::to_vendor_clock;
 use crate::library::Attempt;
 use crate::library::lazy::LazyLibrary;
 use crate::rocm::ids;
@@ -27,7 +28,6 @@ use kineto_model::activity::{ActivityTypes, CorrelationId};
 use start::Loaded;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use worker::WorkerRequests;
 
 /// Records HIP through roctracer: kernels, copies, fills, and calls.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Tracer {
 #[derive(Debug)]
 struct RunningTracer {
     loaded: Arc<Loaded>,
-    commands: WorkerRequests,
+    commands: Arc<ReaderCommands>,
     sink: RecordSink,
 }
 
@@ -101,18 +101,16 @@ impl Recording for RunningTracer {
     }
 
     fn drain(&self) {
-        self.commands.flush_pool(Duration::from_secs(1));
+        self.commands.drain_buffers(Duration::from_secs(1));
     }
 
     fn clock(&self) -> Option<u64> {
         self.loaded.api.timestamp()
     }
 
-    fn stop(&self, _end: Timestamp, deadline: Instant) {
-        let limits = EndLimits::new(Instant::now(), deadline);
-        if !self.commands.end_recording(limits.work, limits.library) {
-            self.sink.note("roctracer hung during the stop; the records in its buffers are lost");
-        }
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        let at = to_vendor_clock(end, self.loaded.api.timestamp());
+        self.commands.stop_recording("roctracer", &self.sink, at, deadline);
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {

@@ -8,7 +8,10 @@ use super::functions::Functions;
 use super::hub::HUB;
 use super::recording::TracerRecording;
 use super::runtime::Hip;
-use super::worker::{Worker, WorkerRequests};
+use super::worker::{POOL, TRAITS, TracerLibrary};
+use crate::buffered::commands::ReaderCommands;
+use crate::buffered::engine::ReaderThread;
+use crate::buffered::kinds::PausableKinds;
 use crate::library::Attempt;
 use crate::rocm::{hip, ids, search};
 use crate::{Capabilities, DeviceDescription, Options, RecordSink, Selection, Unavailable, Why};
@@ -109,7 +112,7 @@ impl Loaded {
         self: &Arc<Loaded>,
         selection: &Selection,
         sink: &RecordSink,
-    ) -> Result<(Capabilities, WorkerRequests), Unavailable> {
+    ) -> Result<(Capabilities, Arc<ReaderCommands>), Unavailable> {
         let mut capabilities = self.capabilities();
         capabilities.types = selection.types.intersection(supported_types());
         if self.api.is_used_by_another() && HUB.pool.get().is_none() {
@@ -123,13 +126,12 @@ impl Loaded {
         }
         ids::begin_recording();
         let records = !capabilities.types.intersection(OF_DEVICES).is_empty();
-        let started = self
-            .enable_recording(records)
-            .and_then(|pool| Worker::spawn(self.clone(), pool).map_err(|error| Unavailable::no_thread(&error)));
-        let commands = started.inspect_err(|_| {
-            self.disable_recording(records);
-            HUB.release();
-        })?;
+        let (loaded, sink) = (self.clone(), sink.clone());
+        let mut library = TracerLibrary { loaded, records, pool: None, sink, has_failed: false };
+        library.pool = self.enable_recording(records)?;
+        let commands = Arc::new(ReaderCommands::new(&POOL));
+        let kinds = Arc::new(PausableKinds::none());
+        ReaderThread::spawn("kineto-roctracer", TRAITS, &POOL, &commands, &kinds, Box::new(library))?;
         capabilities.proven = self.verify_calls_arrive(selection);
         if capabilities.proven == Some(false) {
             capabilities.notes.push("no call was reported during the start".to_owned());
