@@ -74,8 +74,11 @@ impl CuptiError {
     pub(crate) fn to_unavailable(self, during: &str, holders: &str) -> Unavailable {
         if self == BUSY {
             let message = format!("another profiler is subscribed to libcupti: {holders} ({during}: {self})");
-            let advice = "stop it first; libcupti 13.4 and later are shared by profilers that allow it";
-            return Unavailable::new(Why::Busy, message, advice);
+            return Unavailable::new(
+                Why::Busy,
+                message,
+                "stop it first; libcupti 13.4 and later are shared by profilers that allow it",
+            );
         }
         CODES.to_unavailable(self.0.into(), format!("{during}: {self}"))
     }

@@ -24,6 +24,7 @@ use super::{
 use kineto_model::activity::ActivityTypes;
 use sdk::Sdk;
 use smi::RocmSmi;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 #[cfg(feature = "roctracer")]
 use tracer::Tracer;
@@ -35,12 +36,17 @@ use tracer::Tracer;
 ///
 /// A profiler must register with rocprofiler-sdk before the program's first HIP call: start a recording before, or
 /// call `Profiler::prepare`. Some versions reject a later registration.
-#[derive(Debug)]
 pub struct Rocm {
     /// The backends, best first.
     backends: Vec<Box<dyn Collector>>,
     /// The backend in use, chosen once.
     chosen: OnceLock<usize>,
+}
+
+impl fmt::Debug for Rocm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rocm").finish_non_exhaustive()
+    }
 }
 
 /// This vendor's row in the table of vendors.
