@@ -101,7 +101,8 @@ fn views() -> Vec<View> {
         for field in line.trim_start_matches("+ {").split(", ").filter(|part| part.contains('=')) {
             let (name, rest) = field.split_once(':').unwrap();
             let (kind, at) = rest.split_once('=').unwrap();
-            let at = at.trim().trim_end_matches(['}', ',', ' ']).parse().unwrap();
+            // The number by which the field can be selected may follow.
+            let at = at.trim().split([' ', ',']).next().unwrap().parse().unwrap();
             let size = kind.trim().trim_start_matches('u').parse::<usize>().unwrap() / 8;
             views.last_mut().unwrap().fields.push(Field { name: name.trim().to_owned(), at, size, is_later });
         }

@@ -1,9 +1,10 @@
 //! Reads the fields of CUPTI's records from their bytes.
 //!
 //! From 11.7 to 13.5 records only grew at their ends, so a field exists if the record is long enough, whatever the
-//! version. No other value in a buffer is trusted.
+//! version. No other value in a buffer is trusted. NVIDIA's numbers of the fields that a subscriber may select are in brackets
+//! ([`selected_fields`](super::selected_fields)).
 
-use crate::records::fields::{Field, records};
+use crate::records::fields::{Field, SelectableField, records};
 
 /// Defines [`Record`] from rows: its variant, the structure of `records!`, and CUPTI's names and numbers of its kinds.
 macro_rules! kinds {
@@ -33,6 +34,14 @@ macro_rules! kinds {
                 })
             }
         }
+
+        /// Returns the fields to record of a kind; empty for kinds that cannot be recorded this way.
+        pub(super) fn selectable_fields(number: u32) -> &'static [SelectableField] {
+            match number {
+                $($(kind::$name)|+ => $fields::SELECTABLE,)+
+                _ => &[],
+            }
+        }
     };
 }
 
@@ -56,54 +65,59 @@ kinds! {
 records! {
     /// A kernel.
     Kernel, 176 bytes {
-        registers: u16 = 6, start: u64 = 16, end: u64 = 24, device: u32 = 40, context: u32 = 44, stream: u32 = 48,
-        grid_x: u32 = 52, grid_y: u32 = 56, grid_z: u32 = 60, block_x: u32 = 64, block_y: u32 = 68, block_z: u32 = 72,
-        static_shared: u32 = 76, dynamic_shared: u32 = 80, correlation: u32 = 92, name: u64 = 104, queued: u64 = 120,
-        graph_node: u64 = 144, graph: u32 = 156, channel: u32 = 168, channel_type: u32 = 172,
+        registers: u16 = 6 [4], start: u64 = 16 [7], end: u64 = 24 [8], device: u32 = 40 [10], context: u32 = 44 [11],
+        stream: u32 = 48 [12], grid_x: u32 = 52 [13], grid_y: u32 = 56 [14], grid_z: u32 = 60 [15],
+        block_x: u32 = 64 [16], block_y: u32 = 68 [17], block_z: u32 = 72 [18], static_shared: u32 = 76 [19],
+        dynamic_shared: u32 = 80 [20], correlation: u32 = 92 [22], name: u64 = 104 [24], queued: u64 = 120,
+        graph_node: u64 = 144 [31], graph: u32 = 156 [33], channel: u32 = 168 [35], channel_type: u32 = 172 [36],
     }
-    + { priority: u32 = 216, }
+    + { priority: u32 = 216 [45], }
     /// A copy on a device, or between it and the host.
     Memcpy, 88 bytes {
-        copy_kind: u8 = 4, source_kind: u8 = 5, target_kind: u8 = 6, bytes: u64 = 8, start: u64 = 16, end: u64 = 24,
-        device: u32 = 32, context: u32 = 36, stream: u32 = 40, correlation: u32 = 44, graph_node: u64 = 64,
-        graph: u32 = 72, channel: u32 = 76, channel_type: u32 = 80,
+        copy_kind: u8 = 4 [1], source_kind: u8 = 5 [2], target_kind: u8 = 6 [3], bytes: u64 = 8 [5],
+        start: u64 = 16 [6], end: u64 = 24 [7], device: u32 = 32 [8], context: u32 = 36 [9], stream: u32 = 40 [10],
+        correlation: u32 = 44 [11], graph_node: u64 = 64 [12], graph: u32 = 72 [13], channel: u32 = 76 [14],
+        channel_type: u32 = 80 [15],
     }
     /// A copy between devices.
     Memcpy2, 96 bytes {
-        copy_kind: u8 = 4, source_kind: u8 = 5, target_kind: u8 = 6, bytes: u64 = 8, start: u64 = 16, end: u64 = 24,
-        device: u32 = 32, context: u32 = 36, stream: u32 = 40, source_device: u32 = 44, source_context: u32 = 48,
-        target_device: u32 = 52, target_context: u32 = 56, correlation: u32 = 60, graph_node: u64 = 72,
-        graph: u32 = 80, channel: u32 = 84, channel_type: u32 = 88,
+        copy_kind: u8 = 4 [1], source_kind: u8 = 5 [2], target_kind: u8 = 6 [3], bytes: u64 = 8 [5],
+        start: u64 = 16 [6], end: u64 = 24 [7], device: u32 = 32 [8], context: u32 = 36 [9], stream: u32 = 40 [10],
+        source_device: u32 = 44 [11], source_context: u32 = 48 [12], target_device: u32 = 52 [13],
+        target_context: u32 = 56 [14], correlation: u32 = 60 [15], graph_node: u64 = 72 [16], graph: u32 = 80 [17],
+        channel: u32 = 84 [18], channel_type: u32 = 88 [19],
     }
     /// A fill.
     Memset, 88 bytes {
-        bytes: u64 = 8, start: u64 = 16, end: u64 = 24, device: u32 = 32, context: u32 = 36, stream: u32 = 40,
-        correlation: u32 = 44, memory_kind: u16 = 50, graph_node: u64 = 64, graph: u32 = 72, channel: u32 = 76,
-        channel_type: u32 = 80,
+        bytes: u64 = 8 [2], start: u64 = 16 [3], end: u64 = 24 [4], device: u32 = 32 [5], context: u32 = 36 [6],
+        stream: u32 = 40 [7], correlation: u32 = 44 [8], memory_kind: u16 = 50 [10], graph_node: u64 = 64 [11],
+        graph: u32 = 72 [12], channel: u32 = 76 [13], channel_type: u32 = 80 [14],
     }
     /// A call of the runtime or the driver.
     Api, 40 bytes {
-        function: u32 = 4, start: u64 = 8, end: u64 = 16, thread: u32 = 28, correlation: u32 = 32, result: u32 = 36,
+        function: u32 = 4 [1], start: u64 = 8 [2], end: u64 = 16 [3], thread: u32 = 28 [5], correlation: u32 = 32 [6],
+        result: u32 = 36 [7],
     }
     /// A wait.
     Synchronization, 40 bytes {
-        what: u32 = 4, start: u64 = 8, end: u64 = 16, correlation: u32 = 24, context: u32 = 28, stream: u32 = 32,
-        event: u32 = 36,
+        what: u32 = 4 [1], start: u64 = 8 [2], end: u64 = 16 [3], correlation: u32 = 24 [4], context: u32 = 28 [5],
+        stream: u32 = 32 [6], event: u32 = 36 [7],
     }
     /// An event that was recorded.
     CudaEvent, 24 bytes {
-        correlation: u32 = 4, context: u32 = 8, stream: u32 = 12, event: u32 = 16,
+        correlation: u32 = 4 [1], context: u32 = 8 [2], stream: u32 = 12 [3], event: u32 = 16 [4],
     }
-    + { device: u32 = 24, device_time: u64 = 40, }
+    + { device: u32 = 24 [5], device_time: u64 = 40 [6], }
     /// An id that was pushed around a call.
     ExternalCorrelation, 24 bytes {
-        id_kind: u32 = 4, id: u64 = 8, correlation: u32 = 16,
+        id_kind: u32 = 4 [1], id: u64 = 8 [2], correlation: u32 = 16 [3],
     }
     /// Overhead of CUPTI.
     Overhead, 40 bytes {
-        what: u32 = 4, start: u64 = 24, end: u64 = 32,
+        what: u32 = 4 [1], start: u64 = 24 [4], end: u64 = 32 [5],
     }
-    /// The begin or end of an NVTX range, or an instant.
+    /// The begin or end of an NVTX range, or an instant. The selectable fields lack the kind of object that it is about, so it is
+    /// recorded as a whole.
     Marker, 56 bytes {
         flags: u32 = 4, timestamp: u64 = 8, id: u32 = 16, object_kind: u32 = 20, process: u32 = 24, thread: u32 = 28,
         name: u64 = 40, domain: u64 = 48,
@@ -114,13 +128,13 @@ records! {
     }
     /// A device allocation or free.
     Memory2, 120 bytes {
-        operation: u32 = 4, memory_kind: u32 = 8, correlation: u32 = 12, address: u64 = 16, bytes: u64 = 24,
-        timestamp: u64 = 32, device: u32 = 52,
+        operation: u32 = 4 [1], memory_kind: u32 = 8 [2], correlation: u32 = 12 [3], address: u64 = 16 [4],
+        bytes: u64 = 24 [5], timestamp: u64 = 32 [6], device: u32 = 52 [8],
     }
     /// The launch of a graph as a whole.
     GraphTrace, 48 bytes {
-        correlation: u32 = 4, start: u64 = 8, end: u64 = 16, device: u32 = 24, graph: u32 = 28, context: u32 = 32,
-        stream: u32 = 36,
+        correlation: u32 = 4 [1], start: u64 = 8 [2], end: u64 = 16 [3], device: u32 = 24 [4], graph: u32 = 28 [5],
+        context: u32 = 32 [6], stream: u32 = 36 [7],
     }
 }
 

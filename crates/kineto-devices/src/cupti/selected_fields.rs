@@ -4,80 +4,17 @@
 //! are, so no version needs a table of offsets. A record is restored to the form of the first version, in which fields that
 //! libcupti lacks are 0, and is read by [`records`](super::records).
 
-use super::records::{Record, kind, shortest_length};
+use super::records::{Record, selectable_fields, shortest_length};
 use super::shared::FieldLayout;
+use crate::records::fields::SelectableField;
 use std::sync::{Mutex, PoisonError};
-
-/// A field to record.
-#[derive(Clone, Copy, Debug)]
-struct Selected {
-    /// CUPTI's number of the field in the records of this kind.
-    id: i32,
-    /// Where [`records`](super::records) reads it, and how many bytes.
-    at: u16,
-    bytes: u8,
-}
-
-/// Makes a list of fields from rows: CUPTI's number, where the field is read, its bytes.
-macro_rules! fields {
-    ($($id:literal => $at:literal: $bytes:literal),+ $(,)?) => { &[$(Selected { id: $id, at: $at, bytes: $bytes }),+] };
-}
 
 /// The field that all records have: their kind.
 const KIND_FIELD: i32 = 0;
 
-/// The fields in the order in which they are read.
-const KERNEL: &[Selected] = fields! {
-    4 => 6: 2, 7 => 16: 8, 8 => 24: 8, 10 => 40: 4, 11 => 44: 4, 12 => 48: 4, 13 => 52: 4, 14 => 56: 4, 15 => 60: 4,
-    16 => 64: 4, 17 => 68: 4, 18 => 72: 4, 19 => 76: 4, 20 => 80: 4, 22 => 92: 4, 24 => 104: 8, 31 => 144: 8,
-    33 => 156: 4, 35 => 168: 4, 36 => 172: 4, 45 => 216: 4,
-};
-const MEMCPY: &[Selected] = fields! {
-    1 => 4: 1, 2 => 5: 1, 3 => 6: 1, 5 => 8: 8, 6 => 16: 8, 7 => 24: 8, 8 => 32: 4, 9 => 36: 4, 10 => 40: 4, 11 => 44: 4,
-    12 => 64: 8, 13 => 72: 4, 14 => 76: 4, 15 => 80: 4,
-};
-const MEMCPY2: &[Selected] = fields! {
-    1 => 4: 1, 2 => 5: 1, 3 => 6: 1, 5 => 8: 8, 6 => 16: 8, 7 => 24: 8, 8 => 32: 4, 9 => 36: 4, 10 => 40: 4, 11 => 44: 4,
-    12 => 48: 4, 13 => 52: 4, 14 => 56: 4, 15 => 60: 4, 16 => 72: 8, 17 => 80: 4, 18 => 84: 4, 19 => 88: 4,
-};
-const MEMSET: &[Selected] = fields! {
-    2 => 8: 8, 3 => 16: 8, 4 => 24: 8, 5 => 32: 4, 6 => 36: 4, 7 => 40: 4, 8 => 44: 4, 10 => 50: 2, 11 => 64: 8,
-    12 => 72: 4, 13 => 76: 4, 14 => 80: 4,
-};
-const API: &[Selected] = fields! { 1 => 4: 4, 2 => 8: 8, 3 => 16: 8, 5 => 28: 4, 6 => 32: 4, 7 => 36: 4 };
-const SYNCHRONIZATION: &[Selected] =
-    fields! { 1 => 4: 4, 2 => 8: 8, 3 => 16: 8, 4 => 24: 4, 5 => 28: 4, 6 => 32: 4, 7 => 36: 4 };
-const CUDA_EVENT: &[Selected] = fields! { 1 => 4: 4, 2 => 8: 4, 3 => 12: 4, 4 => 16: 4, 5 => 24: 4, 6 => 40: 8 };
-const EXTERNAL_CORRELATION: &[Selected] = fields! { 1 => 4: 4, 2 => 8: 8, 3 => 16: 4 };
-const OVERHEAD: &[Selected] = fields! { 1 => 4: 4, 4 => 24: 8, 5 => 32: 8 };
-const MEMORY2: &[Selected] =
-    fields! { 1 => 4: 4, 2 => 8: 4, 3 => 12: 4, 4 => 16: 8, 5 => 24: 8, 6 => 32: 8, 8 => 52: 4 };
-const GRAPH_TRACE: &[Selected] =
-    fields! { 1 => 4: 4, 2 => 8: 8, 3 => 16: 8, 4 => 24: 4, 5 => 28: 4, 6 => 32: 4, 7 => 36: 4 };
-
-/// Returns the fields of a kind; empty for kinds that cannot be recorded this way.
-///
-/// NVTX markers are not among them: the selectable fields lack the kind of object that a marker is about.
-fn fields_of(number: u32) -> &'static [Selected] {
-    match number {
-        kind::CONCURRENT_KERNEL | kind::KERNEL => KERNEL,
-        kind::MEMCPY => MEMCPY,
-        kind::MEMCPY2 => MEMCPY2,
-        kind::MEMSET => MEMSET,
-        kind::RUNTIME | kind::DRIVER => API,
-        kind::SYNCHRONIZATION => SYNCHRONIZATION,
-        kind::CUDA_EVENT => CUDA_EVENT,
-        kind::EXTERNAL_CORRELATION => EXTERNAL_CORRELATION,
-        kind::OVERHEAD => OVERHEAD,
-        kind::MEMORY2 => MEMORY2,
-        kind::GRAPH_TRACE => GRAPH_TRACE,
-        _ => &[],
-    }
-}
-
 /// Returns CUPTI's numbers of the fields to record of a kind.
 pub(super) fn numbers_of(number: u32) -> Vec<i32> {
-    let fields = fields_of(number);
+    let fields = selectable_fields(number);
     let first = (!fields.is_empty()).then_some(KIND_FIELD);
     first.into_iter().chain(fields.iter().map(|field| field.id)).collect()
 }
@@ -193,14 +130,14 @@ impl KindRestorer {
         if !begins_with_kind || layout.record_bytes > MOST || !layout.fields.iter().all(fits) {
             return None;
         }
-        let stated = |selected: &Selected| layout.fields.iter().find(|field| field.id == selected.id).copied();
+        let stated = |selected: &SelectableField| layout.fields.iter().find(|field| field.id == selected.id).copied();
         // Each move writes eight bytes, and the next one overwrites the surplus: they are in the order of their targets.
         let mut moves = Vec::new();
         // A field that libcupti lacks is missing at the end, as in the records of an older version.
         let mut length = shortest_length(layout.kind)?;
-        for selected in fields_of(layout.kind) {
+        for selected in selectable_fields(layout.kind) {
             let Some(field) = stated(selected) else { continue };
-            let (to, bytes) = (usize::from(selected.at), usize::from(selected.bytes));
+            let (to, bytes) = (selected.at, selected.bytes);
             let unused_bits = u64::BITS - u8::BITS * u32::try_from(field.bytes.min(bytes)).ok()?;
             moves.push(Move { from: field.at, to, mask: u64::MAX.checked_shr(unused_bits).unwrap_or(0) });
             length = length.max(to + bytes);
@@ -233,6 +170,7 @@ fn word_at(record: &[u8], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::records::kind;
     use super::*;
     use proptest::prelude::*;
 
@@ -243,8 +181,8 @@ mod tests {
     /// Lays out all fields of a kind in the order of their numbers, each in `bytes` bytes, by default as many as are read.
     fn natural_layout(kind: u32, bytes: Option<usize>) -> (usize, Vec<FieldLayout>) {
         let (mut fields, mut end) = (vec![field(KIND_FIELD, 0, 4)], 4usize);
-        for selected in fields_of(kind) {
-            let bytes = bytes.unwrap_or(selected.bytes.into());
+        for selected in selectable_fields(kind) {
+            let bytes = bytes.unwrap_or(selected.bytes);
             let at = end.next_multiple_of(bytes);
             fields.push(field(selected.id, at, bytes));
             end = at + bytes;
@@ -277,7 +215,7 @@ mod tests {
     #[test]
     fn fields_are_read_from_any_layout() {
         for width in [None, Some(8)] {
-            for (number, _) in kind::ALL.iter().filter(|(kind, _)| !fields_of(*kind).is_empty()) {
+            for (number, _) in kind::ALL.iter().filter(|(kind, _)| !selectable_fields(*kind).is_empty()) {
                 let stated = Box::leak(Box::new(StatedLayouts::new()));
                 let (bytes, fields) = natural_layout(*number, width);
                 stated.note(*number, bytes, &fields);
@@ -285,8 +223,8 @@ mod tests {
                 let mut restorer = restorer_of(stated);
                 let of_kind = restorer.restorers[*number as usize].as_mut().unwrap();
                 let restored = of_kind.restore(&record).unwrap().to_vec();
-                for selected in fields_of(*number) {
-                    let (at, bytes) = (usize::from(selected.at), usize::from(selected.bytes));
+                for selected in selectable_fields(*number) {
+                    let (at, bytes) = (selected.at, selected.bytes);
                     let expected = u64::try_from(selected.id).unwrap().to_le_bytes();
                     assert_eq!(restored[at..at + bytes], expected[..bytes], "{number}: {selected:?}");
                 }

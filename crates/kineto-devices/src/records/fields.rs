@@ -29,13 +29,25 @@ where
     }
 }
 
-/// Defines records with the offsets of their fields.
+/// A field that can be selected, in a library that records selected fields alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SelectableField {
+    /// The vendor's number of the field in the records of its kind.
+    pub(crate) id: i32,
+    /// Where it is in a whole record, and how many bytes it has.
+    pub(crate) at: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Defines records with the offsets of their fields, each with its number in brackets if it can be selected.
 ///
 /// The first fields and the size are those of all versions. The fields after `+` were appended by a later version: they
 /// are `None` in a shorter record.
 macro_rules! records {
-    ($($(#[$doc:meta])* $name:ident, $size:literal bytes { $($field:ident: $type:ty = $at:literal,)* }
-        $(+ { $($later:ident: $later_type:ty = $later_at:literal,)* })?)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $size:literal bytes {
+            $($field:ident: $type:ty = $at:literal $([$id:literal])?,)*
+        }
+        $(+ { $($later:ident: $later_type:ty = $later_at:literal $([$later_id:literal])?,)* })?)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) struct $name<'b> {
@@ -48,6 +60,17 @@ macro_rules! records {
             /// The length of the shortest record of any version.
             #[allow(dead_code, reason = "not every vendor lists all records")]
             pub(super) const SIZE: usize = $size;
+
+            /// The fields that can be selected, by their offsets.
+            #[allow(dead_code, reason = "only some libraries record selected fields")]
+            pub(super) const SELECTABLE: &'static [$crate::records::fields::SelectableField] = &[
+                $($($crate::records::fields::SelectableField { id: $id, at: $at, bytes: size_of::<$type>() },)?)*
+                $($($($crate::records::fields::SelectableField {
+                    id: $later_id,
+                    at: $later_at,
+                    bytes: size_of::<$later_type>(),
+                },)?)*)?
+            ];
 
             /// Returns `None` if the record is shorter than in any version.
             #[inline]
