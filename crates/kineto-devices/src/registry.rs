@@ -3,21 +3,39 @@
 //! Every process knows the layouts of this crate. Those of a program's own collectors have no name; see
 //! [`by_value`](super::records::by_value).
 
-#[cfg(feature = "cuda")]
-use super::cupti;
 use super::records::pairs::PAIRS;
-#[cfg(feature = "rocm")]
-use super::rocm;
 #[cfg(any(feature = "cuda", feature = "rocm", feature = "xpu"))]
 use super::telemetry;
-#[cfg(feature = "xpu")]
-use super::xpu;
+use super::vendor::vendor_layouts;
 use super::{RecordLayout, RecordView, deferred, timers};
 use kineto_base::encoding::encoded_as;
 use kineto_model::activity::ArgValue;
 
 /// A layout and its name, which never changes. The layout has a size, so that no other one has its address.
 pub(super) type NamedLayout = (&'static str, &'static dyn RecordLayout);
+
+/// Declares the layouts of a module's records as variants of an enum, so that no two share an address: for each its static, its
+/// variant with an unused number, and its name in segment files.
+macro_rules! layouts {
+    (
+        $(#[$about:meta])*
+        $shape:ident
+        $($(#[$doc:meta])* $layout:ident = $variant:ident: $number:literal, $name:literal;)+
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum $shape {
+            $($variant = $number,)+
+        }
+
+        $($(#[$doc])* pub(crate) static $layout: $shape = $shape::$variant;)+
+
+        /// All layouts, with their names.
+        pub(crate) const LAYOUTS: &[$crate::registry::NamedLayout] = &[$(($name, &$layout)),+];
+    };
+}
+pub(crate) use layouts;
 
 /// The layout of records whose arguments are keys and values.
 const BY_VALUE: NamedLayout = ("pairs", &PAIRS);
@@ -37,22 +55,14 @@ impl RecordLayout for UnknownLayout {
 
 static LISTS: &[&[NamedLayout]] = &[
     &[BY_VALUE],
-    &timers::LAYOUTS,
-    &deferred::LAYOUTS,
-    #[cfg(feature = "cuda")]
-    &cupti::LAYOUTS,
-    #[cfg(feature = "cuda")]
-    &cupti::METRIC_LAYOUTS,
-    #[cfg(feature = "rocm")]
-    &rocm::LAYOUTS,
-    #[cfg(feature = "xpu")]
-    &xpu::LAYOUTS,
+    timers::LAYOUTS,
+    deferred::LAYOUTS,
     #[cfg(any(feature = "cuda", feature = "rocm", feature = "xpu"))]
-    &telemetry::LAYOUTS,
+    telemetry::LAYOUTS,
 ];
 
 fn all_layouts() -> impl Iterator<Item = &'static NamedLayout> {
-    LISTS.iter().copied().flatten()
+    LISTS.iter().copied().flatten().chain(vendor_layouts())
 }
 
 /// Returns whether two references lead to the same layout. One without a size may have the address of another.

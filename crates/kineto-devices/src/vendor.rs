@@ -1,5 +1,6 @@
 //! The table of supported vendors, and the interface of a vendor's module.
 
+use super::registry::NamedLayout;
 use super::{Collector, DeviceDescription, Options, Unavailable};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub struct Vendor {
 /// The interface of a vendor's module.
 #[derive(Debug)]
 pub(crate) struct VendorFolder {
+    /// The layouts of its records.
+    pub(super) layouts: &'static [&'static [NamedLayout]],
     /// Makes the collectors, which find their libraries by these options. The examination concerns the first; further ones
     /// are [optional](Collector::is_optional).
     pub(super) new_collectors: fn(&Options) -> Vec<Arc<dyn Collector>>,
@@ -32,8 +35,12 @@ pub(crate) struct VendorFolder {
 
 impl VendorFolder {
     /// Makes a vendor that has nothing but collectors.
-    pub(super) const fn new(new_collectors: fn(&Options) -> Vec<Arc<dyn Collector>>) -> VendorFolder {
-        VendorFolder { new_collectors, new_timers: None, warnings: |_| None, examine: |_| Examination::default() }
+    pub(super) const fn new(
+        layouts: &'static [&'static [NamedLayout]],
+        new_collectors: fn(&Options) -> Vec<Arc<dyn Collector>>,
+    ) -> VendorFolder {
+        let examine = |_: &ExamineContext<'_>| Examination::default();
+        VendorFolder { layouts, new_collectors, new_timers: None, warnings: |_| None, examine }
     }
 }
 
@@ -132,6 +139,11 @@ impl Vendor {
     pub fn examine(&self, context: &ExamineContext<'_>) -> Examination {
         self.folder.map(|folder| (folder.examine)(context)).unwrap_or_default()
     }
+}
+
+/// Returns the layouts of the vendors in this build.
+pub(super) fn vendor_layouts() -> impl Iterator<Item = &'static NamedLayout> {
+    VENDORS.iter().filter_map(|vendor| vendor.folder).flat_map(|folder| folder.layouts).copied().flatten()
 }
 
 /// Makes the collector that times spans by a vendor's events, for the fallback mode of GPUs.

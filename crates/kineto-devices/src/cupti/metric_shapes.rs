@@ -1,24 +1,19 @@
 //! The layouts of metrics.
 
-use crate::registry::NamedLayout;
+use crate::registry::layouts;
 use crate::{RecordLayout, RecordView};
 use kineto_model::activity::ArgValue;
 
-/// The layout of metrics: their number, then for each one its name and its value.
-#[derive(Debug)]
-#[repr(u8)]
-pub(crate) enum MetricShape {
+layouts! {
+    /// The layouts of metrics: their number, then for each one its name and its value.
+    MetricShape
     /// Those of a sample, or of an annotation.
-    Sample = 1,
+    /// Those of a sample, or of an annotation.
+    METRIC_VALUES = Sample: 1, "cupti.pm_sample";
     /// Those of a kernel, with the id of its launch.
-    Range = 2,
+    /// Those of a kernel, with the id of its launch.
+    KERNEL_RANGE = Range: 2, "cupti.kernel_range";
 }
-
-pub(crate) static METRIC_VALUES: MetricShape = MetricShape::Sample;
-pub(crate) static KERNEL_RANGE: MetricShape = MetricShape::Range;
-
-pub(crate) static LAYOUTS: [NamedLayout; 2] =
-    [("cupti.pm_sample", &METRIC_VALUES), ("cupti.kernel_range", &KERNEL_RANGE)];
 
 /// The most metrics of a record, as many as it can hold.
 pub(crate) const MAX_METRICS: usize = 127;

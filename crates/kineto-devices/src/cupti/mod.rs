@@ -41,10 +41,8 @@ mod subscriber;
 mod subscription;
 mod worker;
 
-pub(super) use metric_shapes::LAYOUTS as METRIC_LAYOUTS;
 #[cfg(feature = "metrics")]
 pub use pm::{GpuMetrics, MetricDescription, PmSampling};
-pub(super) use shapes::LAYOUTS;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};
 use super::cuda::Nvml;
@@ -83,6 +81,7 @@ static LIBRARY: LibraryState =
 
 /// This vendor's row in the table of vendors.
 pub(super) static VENDOR: VendorFolder = VendorFolder {
+    layouts: &[shapes::LAYOUTS, metric_shapes::LAYOUTS],
     new_collectors: |options| {
         vec![
             Arc::new(Cupti::new(options)),

@@ -5,50 +5,29 @@ use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
 use crate::cuda::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
 use crate::occupancy::{self, Occupancy, SharedLimit};
 use crate::records::packed::{MinusOne, PackedValue, packed, prepend_words};
-use crate::registry::NamedLayout;
+use crate::registry::layouts;
 use crate::{DeviceDescription, Name, RecordLayout, RecordView};
 use kineto_model::activity::ArgValue;
 
-/// The layouts of all records. They are variants of an enum, so that no two share an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum CudaShape {
-    Kernel = 1,
-    Copy = 2,
-    PeerCopy = 3,
-    Call = 4,
-    Sync = 5,
-    Event = 6,
-    Graph = 7,
-    Marker = 8,
+layouts! {
+    /// The layouts of CUPTI's records.
+    CudaShape
+    KERNEL = Kernel: 1, "cupti.kernel";
+    /// A copy or a fill.
+    COPY = Copy: 2, "cupti.copy";
+    /// A copy between devices.
+    PEER_COPY = PeerCopy: 3, "cupti.peer_copy";
+    /// A call of the runtime or the driver.
+    CALL = Call: 4, "cupti.call";
+    /// A wait.
+    SYNC = Sync: 5, "cupti.sync";
+    /// An event that was recorded.
+    EVENT = Event: 6, "cupti.event";
+    /// The launch of a graph as a whole.
+    GRAPH = Graph: 7, "cupti.graph";
+    /// An NVTX range or instant.
+    MARKER = Marker: 8, "cupti.marker";
 }
-
-pub(super) static KERNEL: CudaShape = CudaShape::Kernel;
-/// A copy or a fill.
-pub(super) static COPY: CudaShape = CudaShape::Copy;
-/// A copy between devices.
-pub(super) static PEER_COPY: CudaShape = CudaShape::PeerCopy;
-/// A call of the runtime or the driver.
-pub(super) static CALL: CudaShape = CudaShape::Call;
-/// A wait.
-pub(super) static SYNC: CudaShape = CudaShape::Sync;
-/// An event that was recorded.
-pub(super) static EVENT: CudaShape = CudaShape::Event;
-/// The launch of a graph as a whole.
-pub(super) static GRAPH: CudaShape = CudaShape::Graph;
-/// An NVTX range or instant.
-pub(super) static MARKER: CudaShape = CudaShape::Marker;
-
-pub(crate) static LAYOUTS: [NamedLayout; 8] = [
-    ("cupti.kernel", &KERNEL),
-    ("cupti.copy", &COPY),
-    ("cupti.peer_copy", &PEER_COPY),
-    ("cupti.call", &CALL),
-    ("cupti.sync", &SYNC),
-    ("cupti.event", &EVENT),
-    ("cupti.graph", &GRAPH),
-    ("cupti.marker", &MARKER),
-];
 
 packed! {
     PackedKernel, 8 words {

@@ -2,7 +2,7 @@
 
 use super::Submission;
 use super::clock::{AlignedBy, Alignment, ClockObservations};
-use crate::registry::NamedLayout;
+use crate::registry::layouts;
 use crate::{DeviceWork, Name, RecordLayout, RecordSink, RecordView};
 use kineto_model::activity::{ActivityType, ActivityTypes, ArgValue};
 use std::collections::BTreeMap;
@@ -32,20 +32,14 @@ pub(super) struct Resolved {
     pub(super) end: u64,
 }
 
-/// The layouts of all records. They are variants of an enum, so that no two share an address.
-#[derive(Debug)]
-#[repr(u8)]
-pub(super) enum DeferredLayout {
-    Submission = 1,
-    Work = 2,
+layouts! {
+    /// The layouts of all records.
+    DeferredLayout
+    /// A submission, which has no words.
+    SUBMISSION = Submission: 1, "deferred.submission";
+    /// Device work: the basis of the alignment, and the error of its times.
+    WORK = Work: 2, "deferred.work";
 }
-
-/// A submission, which has no words.
-pub(super) static SUBMISSION: DeferredLayout = DeferredLayout::Submission;
-/// Device work: the basis of the alignment, and the error of its times.
-static WORK: DeferredLayout = DeferredLayout::Work;
-
-pub(crate) static LAYOUTS: [NamedLayout; 2] = [("deferred.submission", &SUBMISSION), ("deferred.work", &WORK)];
 
 impl RecordLayout for DeferredLayout {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {

@@ -14,8 +14,6 @@ mod streams;
 #[cfg(feature = "roctracer")]
 mod tracer;
 
-pub(super) use shapes::LAYOUTS;
-
 use super::telemetry::Telemetry;
 use super::vendor::VendorFolder;
 use super::{
@@ -50,7 +48,7 @@ impl fmt::Debug for Rocm {
 }
 
 /// This vendor's row in the table of vendors.
-pub(super) static VENDOR: VendorFolder = VendorFolder::new(|options| {
+pub(super) static VENDOR: VendorFolder = VendorFolder::new(&[shapes::LAYOUTS], |options| {
     let rocm = Arc::new(Rocm::new(options));
     vec![rocm.clone(), Arc::new(Telemetry::<RocmSmi>::new(rocm, options))]
 });

@@ -2,43 +2,26 @@
 //! addresses are hexadecimal strings.
 
 use crate::records::packed::{packed, prepend_words};
-use crate::registry::NamedLayout;
+use crate::registry::layouts;
 use crate::{Name, RecordLayout, RecordView};
 use kineto_model::activity::ArgValue;
 
-/// The layouts of all records. They are variants of an enum, so that no two share an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum RocmShape {
-    Call = 1,
-    LaunchCall = 2,
-    CopyCall = 3,
-    MemoryCall = 4,
-    Kernel = 5,
-    Copy = 6,
+layouts! {
+    /// The layouts of HIP's records.
+    RocmShape
+    /// A call of another kind.
+    CALL = Call: 1, "rocm.call";
+    /// A [`LaunchCall`].
+    LAUNCH_CALL = LaunchCall: 2, "rocm.launch_call";
+    /// A [`CopyCall`].
+    COPY_CALL = CopyCall: 3, "rocm.copy_call";
+    /// A [`MemoryCall`].
+    MEMORY_CALL = MemoryCall: 4, "rocm.memory_call";
+    /// A [`Kernel`].
+    KERNEL = Kernel: 5, "rocm.kernel";
+    /// A [`struct@Copy`].
+    COPY = Copy: 6, "rocm.copy";
 }
-
-/// A call of another kind.
-pub(super) static CALL: RocmShape = RocmShape::Call;
-/// A [`LaunchCall`].
-pub(super) static LAUNCH_CALL: RocmShape = RocmShape::LaunchCall;
-/// A [`CopyCall`].
-pub(super) static COPY_CALL: RocmShape = RocmShape::CopyCall;
-/// A [`MemoryCall`].
-pub(super) static MEMORY_CALL: RocmShape = RocmShape::MemoryCall;
-/// A [`Kernel`].
-pub(super) static KERNEL: RocmShape = RocmShape::Kernel;
-/// A [`struct@Copy`].
-pub(super) static COPY: RocmShape = RocmShape::Copy;
-
-pub(crate) static LAYOUTS: [NamedLayout; 6] = [
-    ("rocm.call", &CALL),
-    ("rocm.launch_call", &LAUNCH_CALL),
-    ("rocm.copy_call", &COPY_CALL),
-    ("rocm.memory_call", &MEMORY_CALL),
-    ("rocm.kernel", &KERNEL),
-    ("rocm.copy", &COPY),
-];
 
 packed! {
     /// A call that launches a kernel. Its row does not show the stream: some readers take any row with a stream for

@@ -1,6 +1,6 @@
 //! The values that are sampled, under the same names for all vendors, and their rows.
 
-use crate::registry::NamedLayout;
+use crate::registry::layouts;
 use crate::{RecordLayout, RecordView};
 use kineto_model::activity::ArgValue;
 
@@ -118,16 +118,11 @@ impl TelemetrySample {
     }
 }
 
-/// The layout of samples.
-#[derive(Debug)]
-#[repr(u8)]
-pub(super) enum TelemetryLayout {
-    Sample = 1,
+layouts! {
+    /// The layout of samples.
+    TelemetryLayout
+    SAMPLE = Sample: 1, "telemetry.sample";
 }
-
-pub(super) static SAMPLE: TelemetryLayout = TelemetryLayout::Sample;
-
-pub(crate) static LAYOUTS: [NamedLayout; 1] = [("telemetry.sample", &SAMPLE)];
 
 impl RecordLayout for TelemetryLayout {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {

@@ -7,7 +7,7 @@ use kineto_base::sorting::sort_in_place_by_key;
 pub use timer::{DeviceTimer, NotTimed, Token};
 
 use super::clock::realtime_now;
-use super::registry::NamedLayout;
+use super::registry::layouts;
 use super::{
     Capabilities, Collector, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Recording, Selection,
     Unavailable, Why,
@@ -95,16 +95,11 @@ const MOST: usize = 1 << 17;
 /// The most causes that are counted separately.
 const CAUSES: usize = 8;
 
-/// The layout of rows measured by events.
-#[derive(Debug)]
-#[repr(u8)]
-enum TimerLayout {
-    ByEvents = 1,
+layouts! {
+    /// The layout of rows measured by events.
+    TimerLayout
+    BY_EVENTS = ByEvents: 1, "timers.events";
 }
-
-static BY_EVENTS: TimerLayout = TimerLayout::ByEvents;
-
-pub(super) static LAYOUTS: [NamedLayout; 1] = [("timers.events", &BY_EVENTS)];
 
 impl RecordLayout for TimerLayout {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {

@@ -22,8 +22,6 @@ mod sysman;
 mod views;
 mod worker;
 
-pub(super) use shapes::LAYOUTS;
-
 use super::buffered::recording::{BufferedRecording, LibraryState};
 use super::library::Attempt;
 use super::library::lazy::LazyLibrary;
@@ -58,7 +56,7 @@ static LIBRARY: LibraryState =
     LibraryState { name: "libpti_view", pool: &HUB.pool, lease: &HUB.lease, clean_for: &CLEAN_FOR, sees_ranges: false };
 
 /// This vendor's row in the table of vendors.
-pub(super) static VENDOR: VendorFolder = VendorFolder::new(|options| {
+pub(super) static VENDOR: VendorFolder = VendorFolder::new(&[shapes::LAYOUTS], |options| {
     let xpu = Arc::new(Xpu::new(options));
     vec![xpu.clone(), Arc::new(Telemetry::<Sysman>::new(xpu, options))]
 });

@@ -4,56 +4,33 @@
 
 use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
 use crate::records::packed::{PackedValue, packed, prepend_words};
-use crate::registry::NamedLayout;
+use crate::registry::layouts;
 use crate::{Name, RecordLayout, RecordView};
 use kineto_base::time::base_time;
 use kineto_model::activity::ArgValue;
 
-/// The layouts of all records. They are variants of an enum, so that no two share an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum XpuShape {
-    Kernel = 1,
-    Copy = 2,
-    PeerCopy = 3,
-    Call = 4,
-    Sync = 5,
-    Communication = 6,
-    Overhead = 7,
-    Metrics = 8,
-    Sample = 9,
+layouts! {
+    /// The layouts of PTI's records.
+    XpuShape
+    KERNEL = Kernel: 1, "xpu.kernel";
+    /// A copy or a fill.
+    COPY = Copy: 2, "xpu.copy";
+    /// A copy between devices.
+    PEER_COPY = PeerCopy: 3, "xpu.peer_copy";
+    /// A call: no words.
+    CALL = Call: 4, "xpu.call";
+    /// A wait.
+    SYNC = Sync: 5, "xpu.sync";
+    /// A collective operation: `[communicator]`.
+    COMMUNICATION = Communication: 6, "xpu.communication";
+    /// Overhead of PTI.
+    OVERHEAD = Overhead: 7, "xpu.overhead";
+    /// The metrics of a kernel: `[kernel id]`, `[queue]`, then for each metric `[type | name with unit]`, `[value]`, and
+    /// finally `[u64::MAX]`.
+    METRICS = Metrics: 8, "xpu.metrics";
+    /// The same as counters: for each metric `[type | name]`, `[value]`, and finally `[u64::MAX]`.
+    SAMPLE = Sample: 9, "xpu.sample";
 }
-
-pub(super) static KERNEL: XpuShape = XpuShape::Kernel;
-/// A copy or a fill.
-pub(super) static COPY: XpuShape = XpuShape::Copy;
-/// A copy between devices.
-pub(super) static PEER_COPY: XpuShape = XpuShape::PeerCopy;
-/// A call: no words.
-pub(super) static CALL: XpuShape = XpuShape::Call;
-/// A wait.
-pub(super) static SYNC: XpuShape = XpuShape::Sync;
-/// A collective operation: `[communicator]`.
-pub(super) static COMMUNICATION: XpuShape = XpuShape::Communication;
-/// Overhead of PTI.
-pub(super) static OVERHEAD: XpuShape = XpuShape::Overhead;
-/// The metrics of a kernel: `[kernel id]`, `[queue]`, then for each metric `[type | name with unit]`, `[value]`, and
-/// finally `[u64::MAX]`.
-pub(super) static METRICS: XpuShape = XpuShape::Metrics;
-/// The same as counters: for each metric `[type | name]`, `[value]`, and finally `[u64::MAX]`.
-pub(super) static SAMPLE: XpuShape = XpuShape::Sample;
-
-pub(crate) static LAYOUTS: [NamedLayout; 9] = [
-    ("xpu.kernel", &KERNEL),
-    ("xpu.copy", &COPY),
-    ("xpu.peer_copy", &PEER_COPY),
-    ("xpu.call", &CALL),
-    ("xpu.sync", &SYNC),
-    ("xpu.communication", &COMMUNICATION),
-    ("xpu.overhead", &OVERHEAD),
-    ("xpu.metrics", &METRICS),
-    ("xpu.sample", &SAMPLE),
-];
 
 packed! {
     /// The first words of all work.
