@@ -40,6 +40,21 @@ impl CallEffect {
     }
 }
 
+/// A HIP function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: Box<str>,
+    pub(super) does: CallEffect,
+    /// Whether it begins (`true`) or ends a capture.
+    pub(super) captures: Option<bool>,
+}
+
+impl Function {
+    pub(super) fn new(name: &str) -> Function {
+        Function { name: name.into(), does: CallEffect::from_name(name), captures: begins_capture(name) }
+    }
+}
+
 /// The functions that launch a kernel.
 const LAUNCHES: [&str; 14] = [
     "hipLaunchKernel",

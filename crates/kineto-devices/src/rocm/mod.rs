@@ -6,6 +6,7 @@ mod captures;
 mod hip;
 mod ids;
 mod launches;
+mod rows;
 mod sdk;
 mod search;
 mod shapes;

@@ -5,10 +5,10 @@
 use super::ffi::{Tool, sized_record, text_at};
 use super::hub::{HUB, Hub};
 use super::names::{CODE_OBJECT, HIP_RUNTIME};
-use super::reader::{HipCall, Return};
 use super::records::{self, Callback, Kind, Phase};
 use crate::rocm::hip::CallEffect;
 use crate::rocm::ids;
+use crate::rocm::rows::{HipCall, Return};
 use kineto_model::Loss;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -136,8 +136,8 @@ fn exit_call(hub: &Hub, record: Callback, start: u64, end: u64) {
         matches!(function.does, CallEffect::Allocate | CallEffect::Release) || function.captures.is_some();
     let arguments = has_arguments.then(|| hub.api.call_arguments(record));
     let (thread, correlation) = (record.thread_id(), record.correlation());
-    let returned = Return { end, failed, external: ids::innermost(), arguments };
-    hub.with_reader(|reader| reader.end_call(&HipCall { function, number, thread, correlation, start }, &returned));
+    let (call, external) = (HipCall { function, number, thread, correlation, start }, ids::innermost());
+    hub.with_reader(|reader| reader.end_call(&call, Return { end, failed, external }, arguments));
 }
 
 /// The library delivers records: each by a header with its kind and address.

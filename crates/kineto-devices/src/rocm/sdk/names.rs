@@ -1,6 +1,6 @@
 //! Names of the library's numbers: HIP functions, copies, kernels.
 
-use crate::rocm::hip::{self, CallEffect, Direction};
+use crate::rocm::hip::{self, Direction, Function};
 use kineto_base::sorted::SortedMap;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +12,6 @@ const MEMORY_COPY: u32 = 13;
 
 /// The operation that loads a kernel, for libraries that do not name it.
 const KERNEL_SYMBOL: u32 = 2;
-
-/// A HIP function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Function {
-    pub(super) name: Box<str>,
-    pub(super) does: CallEffect,
-    /// Whether it begins (`true`) or ends a capture.
-    pub(super) captures: Option<bool>,
-}
-
-impl Function {
-    pub(super) fn new(name: &str) -> Function {
-        Function { name: name.into(), does: CallEffect::from_name(name), captures: hip::begins_capture(name) }
-    }
-}
 
 /// The library's operations by number. The library names them, since the numbers differ between versions.
 #[derive(Debug, Default)]
@@ -134,7 +119,7 @@ pub(super) mod tests {
     fn operations_are_found_by_name() {
         let known = operations();
         assert_eq!(known.recorded_functions(), [48, 107, 134, 140, 150, 215, 301, 302]);
-        assert_eq!(known.function(107).map(|function| function.does), Some(CallEffect::Launch));
+        assert_eq!(known.function(107).map(|function| function.does), Some(hip::CallEffect::Launch));
         assert_eq!(
             [0, 2, 3].map(|number| known.copy_direction(number)),
             [None, Some(Direction::HostToDevice), Some(Direction::DeviceToHost)]

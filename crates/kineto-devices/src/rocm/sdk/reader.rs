@@ -2,18 +2,17 @@
 
 use super::agents::{Agent, Agents};
 use super::arguments::Arguments;
-use super::names::{Function, Operations};
+use super::names::Operations;
 use super::records::{Copy, Dispatch, Kind, Record};
 use crate::records::demangle::demangle;
-use crate::rocm::captures::Captures;
 use crate::rocm::hip::{self, CallEffect, Direction};
-use crate::rocm::launches::{PendingLaunch, PendingLaunches};
-use crate::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape, Sizes};
-use crate::rocm::streams::{self, Streams};
-use crate::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Selection, Thread};
-use kineto_base::sorted::SortedMap;
+use crate::rocm::launches::PendingLaunch;
+use crate::rocm::rows::{HipCall, Return, RocmRows, RowWords, memory_call_row, pad_words};
+use crate::rocm::shapes::{self, CopyCall, LaunchCall, Sizes};
+use crate::rocm::streams;
+use crate::{Batch, DeviceWork, Name, RecordSink, Selection};
 use kineto_model::Loss;
-use kineto_model::activity::{ActivityType, ActivityTypes};
+use kineto_model::activity::ActivityType;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,50 +26,16 @@ pub(super) struct ProcessNames {
     pub(super) agents: Agents,
 }
 
-/// A HIP call.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HipCall<'k> {
-    pub(super) function: &'k Function,
-    /// The function's number.
-    pub(super) number: u32,
-    /// The kernel's id of the calling thread.
-    pub(super) thread: i64,
-    pub(super) correlation: u64,
-    /// When it began, on the clock of the records.
-    pub(super) start: u64,
-}
-
-/// The end of a call.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Return {
-    /// When it returned.
-    pub(super) end: u64,
-    pub(super) failed: bool,
-    /// The slice around it, 0 if none.
-    pub(super) external: u64,
-    /// Its arguments, if they were available only at the return.
-    pub(super) arguments: Option<Arguments>,
-}
-
 /// The state of a recording.
 pub(super) struct Reader {
-    sink: RecordSink,
-    types: ActivityTypes,
+    rows: RocmRows,
     known: Arc<ProcessNames>,
     kernel_symbol: KernelNames,
-    streams: Streams,
-    launches: PendingLaunches,
     /// Arguments of calls in progress, by correlation id.
     pending: HashMap<u64, Arguments>,
     kernels: HashMap<u64, KernelState>,
-    functions: SortedMap<u32, Name>,
-    captures: Captures,
     /// Later launches are not waited for.
     until: u64,
-    /// How many more rows are kept.
-    left: u64,
-    /// Records are known to be missing, so launches cannot be waited for one by one.
-    is_missing_records: bool,
 }
 
 /// A kernel of this recording.
@@ -89,7 +54,7 @@ const UNKNOWN: &str = "unknown kernel";
 
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("types", &self.types).finish_non_exhaustive()
+        f.debug_struct("Reader").field("types", &self.rows.types).finish_non_exhaustive()
     }
 }
 
@@ -114,24 +79,17 @@ impl Reader {
         kernel_symbol: KernelNames,
     ) -> Reader {
         Reader {
-            sink,
-            types: selection.types,
+            rows: RocmRows::new(sink, selection.types, super::super::max_rows(&selection.options)),
             known,
             kernel_symbol,
-            streams: Streams::default(),
-            launches: PendingLaunches::default(),
             pending: HashMap::new(),
             kernels: HashMap::new(),
-            functions: SortedMap::new(),
-            captures: Captures::default(),
             until: u64::MAX,
-            left: super::super::max_rows(&selection.options),
-            is_missing_records: false,
         }
     }
 
     pub(super) fn sink(&self) -> &RecordSink {
-        &self.sink
+        &self.rows.sink
     }
 
     /// Stops to wait for later launches.
@@ -141,84 +99,36 @@ impl Reader {
 
     /// Returns how many launches lack work that will certainly arrive, and that may arrive.
     pub(super) fn pending_counts(&self) -> [usize; 2] {
-        match [self.launches.pending_count(), self.launches.maybe_pending_count()] {
-            [owed, hoped] if self.is_missing_records => [0, owed + hoped],
-            owed => owed,
-        }
+        self.rows.pending_counts()
     }
 
     /// Counts lost records.
     pub(super) fn count_lost(&mut self, cause: Loss, count: u64) {
-        self.is_missing_records |= count > 0;
-        self.sink.lost(cause, count);
+        self.rows.note_missing(count);
+        self.rows.sink.lost(cause, count);
     }
 
     /// Notes the begin of a call that launches work, before its work can arrive.
     pub(super) fn begin_call(&mut self, call: &HipCall<'_>, arguments: Arguments) {
         let does = call.function.does;
-        let runs_kernels = matches!(does, CallEffect::Launch | CallEffect::LaunchGraph);
-        let stream = call_stream(call, &arguments);
-        let reaches_device = call.start <= self.until && !self.captures.is_capturing(call.thread, stream);
-        let graph = if does == CallEffect::LaunchGraph { self.launches.graph_number(arguments.graph) } else { 0 };
+        let runs_graph = does == CallEffect::LaunchGraph;
         let launch = PendingLaunch {
-            stream,
+            stream: call_stream(call, &arguments),
             bytes: arguments.byte_count(&call.function.name).unwrap_or(0),
-            graph,
-            is_owed: reaches_device && runs_kernels,
-            // The host performs some of them.
-            may_have_work: reaches_device && !runs_kernels,
+            graph: if runs_graph { self.rows.launches.graph_number(arguments.graph) } else { 0 },
             ..PendingLaunch::new(does)
         };
-        self.launches.add(call.correlation, launch);
+        self.rows.begin_call(call.correlation, call.thread, launch, call.start <= self.until);
         if self.pending.len() >= MAX_CALLS {
             self.pending.clear();
         }
         self.pending.insert(call.correlation, arguments);
     }
 
-    /// Notes the return of a call.
-    pub(super) fn end_call(&mut self, call: &HipCall<'_>, returned: &Return) {
-        let does = call.function.does;
-        let arguments = self.pending.remove(&call.correlation).or(returned.arguments).unwrap_or_default();
-        let stream = call_stream(call, &arguments);
-        // Ending an invalidated capture fails, and still ends the capture.
-        if let Some(begins) = call.function.captures
-            && !(begins && returned.failed)
-        {
-            self.captures.note_capture(begins, call.thread, stream);
-        }
-        if returned.failed {
-            self.launches.forget(call.correlation);
-        }
-        let launches = does.has_device_work() && !returned.failed && !self.captures.is_capturing(call.thread, stream);
-        if !self.types.contains(ActivityType::CudaRuntime) {
-            if launches && returned.external != 0 {
-                let external = External { correlation: call.correlation, id: returned.external };
-                self.sink.record(|batch| batch.external(external));
-            }
-            return;
-        }
-        let Some(left) = self.left.checked_sub(1) else {
-            return self.sink.lost(Loss::DeviceRecordsOverLimit, 1);
-        };
-        self.left = left;
-        let (shape, words) = call_words(call, &arguments);
-        let sink = self.sink.clone();
-        sink.record(|batch| {
-            let name = self.function_name(call, batch);
-            batch.call(&ApiCall {
-                kind: ActivityType::CudaRuntime,
-                name,
-                thread: Thread::Id(call.thread),
-                start: call.start,
-                end: returned.end,
-                correlation: call.correlation,
-                external: returned.external,
-                launches,
-                shape,
-                words: &words,
-            });
-        });
+    /// Notes the return of a call. Some arguments are available only then.
+    pub(super) fn end_call(&mut self, call: &HipCall<'_>, returned: Return, arguments: Option<Arguments>) {
+        let arguments = self.pending.remove(&call.correlation).or(arguments).unwrap_or_default();
+        self.rows.end_call(call, returned, call_stream(call, &arguments), call_row(call, &arguments));
     }
 
     /// Reads a record of a buffer.
@@ -234,7 +144,7 @@ impl Reader {
     fn add_kernel(&mut self, kernel: &Dispatch<'_>) {
         let device = self.known.agents.device_number(kernel.agent()).unwrap_or(-1);
         let place = self.resolve_place(device, kernel.queue(), kernel.correlation());
-        let sink = self.sink.clone();
+        let sink = self.rows.sink.clone();
         sink.record(|batch| {
             let KernelState { name, fills } = self.kernel_name(kernel.kernel(), batch);
             let mut work = DeviceWork {
@@ -258,12 +168,12 @@ impl Reader {
                     graph: place.graph_number(),
                 };
                 (work.kind, work.name, work.shape) = (ActivityType::GpuMemset, batch.name(hip::FILL), &shapes::COPY);
-                return self.add_work(&DeviceWork { words: &fill.to_words(), ..work }, batch);
+                return self.rows.add_work(&DeviceWork { words: &fill.to_words(), ..work }, batch);
             }
             let (queue, kind, graph) = (kernel.queue(), batch.name("Dispatch Kernel"), place.graph_number());
             let sizes = Sizes::new(kernel.grid_in_blocks(), kernel.block());
             let words = &shapes::kernel_words(shapes::Kernel { queue, kind, graph }, sizes);
-            self.add_work(&DeviceWork { words, ..work }, batch);
+            self.rows.add_work(&DeviceWork { words, ..work }, batch);
         });
     }
 
@@ -275,7 +185,7 @@ impl Reader {
         let direction =
             self.known.operations.copy_direction(copy.operation()).unwrap_or_else(|| direction_between(ends));
         let place = self.resolve_place(device, 0, copy.correlation());
-        let sink = self.sink.clone();
+        let sink = self.rows.sink.clone();
         sink.record(|batch| {
             let (kind, bytes) = (batch.name(direction.short_name()), copy.bytes_copied());
             let copied = shapes::Copy { queue: 0, kind, bytes, graph: place.graph_number() };
@@ -290,28 +200,14 @@ impl Reader {
                 shape: &shapes::COPY,
                 words: &copied.to_words(),
             };
-            self.add_work(&work, batch);
+            self.rows.add_work(&work, batch);
         });
-    }
-
-    fn add_work(&mut self, work: &DeviceWork<'_>, batch: &mut Batch<'_>) {
-        if !self.types.contains(work.kind) {
-            return;
-        }
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                batch.work(work);
-            }
-            None => batch.count_lost(Loss::DeviceRecordsOverLimit, 1),
-        }
     }
 
     /// Returns the stream and launch of work.
     fn resolve_place(&mut self, device: i32, queue: u64, correlation: u64) -> Place {
-        let launch = self.launches.take_work(correlation);
-        let stream = self.streams.stream_number(device, launch.and_then(|launch| launch.stream), queue);
-        Place { stream, launch }
+        let launch = self.rows.launches.take_work(correlation);
+        Place { stream: self.rows.stream_number(device, launch, queue), launch }
     }
 
     fn kernel_name(&mut self, kernel: u64, batch: &mut Batch<'_>) -> KernelState {
@@ -325,10 +221,6 @@ impl Reader {
         let new = KernelState { name: batch.name(&demangle(&symbol)), fills: hip::is_fill_kernel(&symbol) };
         self.kernels.insert(kernel, new);
         new
-    }
-
-    fn function_name(&mut self, call: &HipCall<'_>, batch: &mut Batch<'_>) -> Name {
-        *self.functions.get_or_insert_with(call.number, || batch.name(&call.function.name))
     }
 }
 
@@ -360,8 +252,8 @@ fn direction_between(ends: [Option<Agent>; 2]) -> Direction {
     }
 }
 
-/// Returns the layout and words of a call's row, padded to the longest layout.
-fn call_words(call: &HipCall<'_>, arguments: &Arguments) -> (&'static RocmShape, [u64; 5]) {
+/// Returns the layout and words of a call's row.
+fn call_row(call: &HipCall<'_>, arguments: &Arguments) -> RowWords {
     let (cid, name) = (call.number, &*call.function.name);
     let bytes = arguments.byte_count(name);
     match call.function.does {
@@ -373,21 +265,12 @@ fn call_words(call: &HipCall<'_>, arguments: &Arguments) -> (&'static RocmShape,
         CallEffect::Copy => {
             let (src, dst, kind) = (arguments.src, arguments.dst, arguments.copy_direction(name));
             let copy = CopyCall { cid, src, dst, bytes: bytes.unwrap_or(0), kind };
-            (&shapes::COPY_CALL, pad_words(&copy.to_words()))
+            (&shapes::COPY_CALL, pad_words(copy.to_words()))
         }
-        CallEffect::Fill => (&shapes::MEMORY_CALL, pad_words(&MemoryCall::new(cid, arguments.dst, bytes).to_words())),
-        CallEffect::Allocate | CallEffect::Release => {
-            (&shapes::MEMORY_CALL, pad_words(&MemoryCall::new(cid, arguments.ptr, bytes).to_words()))
-        }
-        CallEffect::LaunchGraph | CallEffect::Other => (&shapes::CALL, pad_words(&shapes::call_words(cid))),
+        CallEffect::Fill => memory_call_row(cid, arguments.dst, bytes),
+        CallEffect::Allocate | CallEffect::Release => memory_call_row(cid, arguments.ptr, bytes),
+        CallEffect::LaunchGraph | CallEffect::Other => (&shapes::CALL, pad_words(shapes::call_words(cid))),
     }
-}
-
-/// Pads words with zeros, which are not stored.
-fn pad_words(words: &[u64]) -> [u64; 5] {
-    let mut all = [0; 5];
-    all.iter_mut().zip(words).for_each(|(to, from)| *to = *from);
-    all
 }
 
 #[cfg(test)]

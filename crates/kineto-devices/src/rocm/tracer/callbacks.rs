@@ -3,11 +3,13 @@
 #![allow(unsafe_code, reason = "foreign code calls these functions with pointers")]
 
 use super::args::{Args, KernelArgument, MOST};
-use super::functions::Function;
+use super::functions::TracedFunction;
 use super::hub::HUB;
 use super::recording::{Called, Launching};
 use super::start::{BUFFER_BYTES, Loaded};
-use crate::{catch_panic, rocm::ids};
+use crate::catch_panic;
+use crate::rocm::ids;
+use crate::rocm::rows::{HipCall, Return};
 use kineto_base::os::thread;
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -45,7 +47,7 @@ pub(super) extern "C" fn on_records(begin: *const u8, end: *const u8, _user_data
 
 fn run_contained<R>(what: &str, act: impl FnOnce() -> R) {
     if let Err(reason) = catch_panic(what, act) {
-        HUB.with_recording(|recording| recording.sink.note(reason.message()));
+        HUB.with_recording(|recording| recording.rows.sink.note(reason.message()));
     }
 }
 
@@ -65,7 +67,7 @@ impl CallData {
     }
 
     /// Reads the arguments of a function, if its layout is known.
-    fn read_args(self, function: &Function) -> Option<Args> {
+    fn read_args(self, function: &TracedFunction) -> Option<Args> {
         let layout = function.layout?;
         let mut bytes = [0; MOST];
         let length = layout.length().min(MOST);
@@ -85,9 +87,9 @@ fn handle_call(number: u32, data: CallData) {
     }
 }
 
-fn enter_call(loaded: &Loaded, function: &Function, data: CallData) {
+fn enter_call(loaded: &Loaded, function: &TracedFunction, data: CallData) {
     let correlation = data.correlation();
-    if function.does.has_device_work() {
+    if function.hip.does.has_device_work() {
         let args = data.read_args(function);
         // Query HIP before locking the recording: HIP may wait for threads that wait for this lock.
         let launching = Launching {
@@ -111,23 +113,16 @@ fn enter_call(loaded: &Loaded, function: &Function, data: CallData) {
     });
 }
 
-fn exit_call(loaded: &Loaded, function: &Function, number: u32, data: CallData) {
+fn exit_call(loaded: &Loaded, function: &TracedFunction, number: u32, data: CallData) {
     let (correlation, end) = (data.correlation(), loaded.api.timestamp());
     let start = OPEN.try_with(|open| close_call(&mut *open.try_borrow_mut().ok()?, correlation));
     // It began before the recording.
     let (Ok(Some(start)), Some(end)) = (start, end) else { return };
     let args = data.read_args(function);
-    let called = Called {
-        function,
-        number,
-        correlation,
-        start,
-        end,
-        args,
-        allocated: args.map_or(0, allocation_address),
-        external: ids::innermost(),
-        thread: thread::id(),
-    };
+    let call = HipCall { function: &function.hip, number, thread: thread::id(), correlation, start };
+    // roctracer does not report failures.
+    let returned = Return { end, failed: false, external: ids::innermost() };
+    let called = Called { call, returned, args, allocated: args.map_or(0, allocation_address) };
     HUB.with_recording(|recording| recording.end_call(&called));
 }
 

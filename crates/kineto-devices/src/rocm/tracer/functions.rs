@@ -1,23 +1,20 @@
 //! HIP's functions by roctracer's numbers, queried once: they differ between HIP versions.
 
 use super::args::Layout;
-use crate::rocm::hip::{self, CallEffect};
+use crate::rocm::hip::{self, Function};
 
 /// All functions by number.
 #[derive(Debug)]
-pub(super) struct Functions(Vec<Option<Function>>);
+pub(super) struct Functions(Vec<Option<TracedFunction>>);
 
-/// A HIP function.
+/// A HIP function of roctracer's.
 #[derive(Debug)]
-pub(super) struct Function {
-    pub(super) name: String,
-    pub(super) does: CallEffect,
+pub(super) struct TracedFunction {
+    pub(super) hip: Function,
     /// Whether its calls are excluded.
     pub(super) is_noise: bool,
     /// The layout of its arguments; `None` if they are not of interest, or unknown.
     pub(super) layout: Option<Layout>,
-    /// Whether it begins (`true`) or ends a capture of its thread's launches.
-    pub(super) captures: Option<bool>,
 }
 
 /// The end of the numbers that are queried: HIP 6 has 450.
@@ -26,22 +23,20 @@ const MOST: u32 = 1024;
 impl Functions {
     /// Queries the names of all numbers; `are_args_known` is whether the layouts of this HIP version are known.
     pub(super) fn new(name: impl Fn(u32) -> Option<String>, are_args_known: bool) -> Functions {
-        Functions((0..MOST).map(|number| name(number).map(|name| Function::new(name, are_args_known))).collect())
+        Functions((0..MOST).map(|number| name(number).map(|name| TracedFunction::new(&name, are_args_known))).collect())
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&Function> {
+    pub(super) fn get(&self, number: u32) -> Option<&TracedFunction> {
         self.0.get(usize::try_from(number).ok()?)?.as_ref()
     }
 }
 
-impl Function {
-    fn new(name: String, are_args_known: bool) -> Function {
-        Function {
-            does: CallEffect::from_name(&name),
-            is_noise: hip::is_noise(&name),
-            layout: Layout::for_function(&name).filter(|_| are_args_known),
-            captures: hip::begins_capture(&name),
-            name,
+impl TracedFunction {
+    fn new(name: &str, are_args_known: bool) -> TracedFunction {
+        TracedFunction {
+            hip: Function::new(name),
+            is_noise: hip::is_noise(name),
+            layout: Layout::for_function(name).filter(|_| are_args_known),
         }
     }
 }
@@ -60,8 +55,8 @@ mod tests {
         };
         let functions = Functions::new(name, true);
         let launch = functions.get(107).unwrap();
-        assert!(launch.does == CallEffect::Launch && launch.layout.is_some() && !launch.is_noise);
-        assert_eq!((functions.get(220).unwrap().captures, launch.captures), (Some(false), None));
+        assert!(launch.hip.does == hip::CallEffect::Launch && launch.layout.is_some() && !launch.is_noise);
+        assert_eq!((functions.get(220).unwrap().hip.captures, launch.hip.captures), (Some(false), None));
         assert!(functions.get(78).unwrap().is_noise);
         assert!(functions.get(1).is_none() && functions.get(MOST).is_none() && functions.get(u32::MAX).is_none());
         let unread = Functions::new(name, false);

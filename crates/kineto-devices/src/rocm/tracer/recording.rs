@@ -1,15 +1,15 @@
 //! Converts calls and records into records of the recording.
 
 use super::args::{self, Args};
-use super::functions::Function;
+use super::functions::TracedFunction;
 use super::records::{self, Record, WorkKind};
 use crate::records::demangle::demangle;
-use crate::rocm::captures::Captures;
 use crate::rocm::hip::{self, CallEffect, Direction};
-use crate::rocm::launches::{PendingLaunch, PendingLaunches};
-use crate::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape, Sizes};
-use crate::rocm::streams::{self, Streams};
-use crate::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Thread, text};
+use crate::rocm::launches::PendingLaunch;
+use crate::rocm::rows::{HipCall, Return, RocmRows, RowWords, memory_call_row, pad_words};
+use crate::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, RocmShape, Sizes};
+use crate::rocm::streams;
+use crate::{Batch, DeviceWork, Name, RecordSink, text};
 use kineto_model::Loss;
 use kineto_model::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
@@ -17,31 +17,22 @@ use std::collections::HashMap;
 /// An active recording.
 #[derive(Debug)]
 pub(super) struct TracerRecording {
-    pub(super) sink: RecordSink,
-    types: ActivityTypes,
-    launches: PendingLaunches,
-    streams: Streams,
+    pub(super) rows: RocmRows,
     /// Numbers of devices in records, each with HIP's number.
     devices: Vec<(i32, i32)>,
     /// Kernels by their mangled names.
     kernels: HashMap<Box<[u8]>, Name>,
-    functions: HashMap<u32, Name>,
-    captures: Captures,
-    /// How many more rows are kept.
-    pub(super) rows_left: u64,
     /// Whether a callback arrived.
     pub(super) has_callback: bool,
     /// Whether the recording is ending: later launches are not waited for.
     pub(super) is_ending: bool,
-    /// Whether some records could not be read.
-    is_missing_records: bool,
     text: Vec<u8>,
 }
 
 /// A call that launches work, at its begin.
 #[derive(Clone, Debug)]
 pub(super) struct Launching<'f> {
-    pub(super) function: &'f Function,
+    pub(super) function: &'f TracedFunction,
     pub(super) correlation: u64,
     pub(super) args: Option<Args>,
     /// The kernel's mangled name, if known.
@@ -54,17 +45,11 @@ pub(super) struct Launching<'f> {
 /// A call that has returned.
 #[derive(Clone, Debug)]
 pub(super) struct Called<'f> {
-    pub(super) function: &'f Function,
-    pub(super) number: u32,
-    pub(super) correlation: u64,
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(super) call: HipCall<'f>,
+    pub(super) returned: Return,
     pub(super) args: Option<Args>,
     /// The address of an allocation, 0 if unknown.
     pub(super) allocated: u64,
-    /// The thread's slice, 0 if none.
-    pub(super) external: u64,
-    pub(super) thread: i64,
 }
 
 /// The name of a kernel whose name cannot be read.
@@ -79,100 +64,53 @@ const KERNELS: usize = 1 << 16;
 impl TracerRecording {
     pub(super) fn new(types: ActivityTypes, most_rows: u64, sink: RecordSink) -> TracerRecording {
         TracerRecording {
-            sink,
-            types,
-            launches: PendingLaunches::default(),
-            streams: Streams::default(),
+            rows: RocmRows::new(sink, types, most_rows),
             devices: Vec::new(),
             kernels: HashMap::new(),
-            functions: HashMap::new(),
-            captures: Captures::default(),
-            rows_left: most_rows,
             has_callback: false,
             is_ending: false,
-            is_missing_records: false,
             text: Vec::new(),
         }
     }
 
     /// Returns how many launches lack work that will certainly arrive, and that may arrive.
     pub(super) fn pending_counts(&self) -> [usize; 2] {
-        let [owed, hoped] = [self.launches.pending_count(), self.launches.maybe_pending_count()];
-        // Unreadable records may have been that work.
-        if self.is_missing_records { [0, owed + hoped] } else { [owed, hoped] }
+        self.rows.pending_counts()
     }
 
     /// Notes the begin of a call that launches work, whose record may arrive before the call returns.
     pub(super) fn begin_call(&mut self, call: Launching<'_>) {
-        let sink = self.sink.clone();
+        let sink = self.rows.sink.clone();
         let kernel = call.kernel.map(|name| sink.record(|batch| self.intern_kernel_name(&name, batch)));
-        let does = call.function.does;
-        let runs_kernels = matches!(does, CallEffect::Launch | CallEffect::LaunchGraph);
+        let does = call.function.hip.does;
         let kind = match does {
             CallEffect::Copy => ActivityType::GpuMemcpy,
             CallEffect::Fill => ActivityType::GpuMemset,
             _ => ActivityType::ConcurrentKernel,
         };
-        let stream = call_stream(call.args, call.thread);
-        let is_awaited =
-            self.types.contains(kind) && !self.is_ending && !self.captures.is_capturing(call.thread, stream);
-        let mut launch = PendingLaunch {
-            stream,
-            kernel,
-            device: call.device,
-            is_owed: is_awaited && runs_kernels,
-            may_have_work: is_awaited && !runs_kernels,
-            ..PendingLaunch::new(does)
-        };
+        let (stream, device) = (call_stream(call.args, call.thread), call.device);
+        let mut launch = PendingLaunch { stream, kernel, device, ..PendingLaunch::new(does) };
         match call.args {
             Some(Args::Launch(args)) => (launch.grid, launch.block) = (args.grid, args.block),
-            Some(Args::Graph { graph, .. }) => launch.graph = self.launches.graph_number(graph),
+            Some(Args::Graph { graph, .. }) => launch.graph = self.rows.launches.graph_number(graph),
             Some(Args::Copy { bytes, .. } | Args::Fill { bytes, .. }) => launch.bytes = bytes,
             _ => {}
         }
-        self.launches.add(call.correlation, launch);
+        let is_awaited = self.rows.types.contains(kind) && !self.is_ending;
+        self.rows.begin_call(call.correlation, call.thread, launch, is_awaited);
     }
 
     /// Notes the return of a call.
-    pub(super) fn end_call(&mut self, call: &Called<'_>) {
+    pub(super) fn end_call(&mut self, called: &Called<'_>) {
         self.has_callback = true;
-        let sink = self.sink.clone();
-        let stream = call_stream(call.args, call.thread);
-        let launches = call.function.does.has_device_work() && !self.captures.is_capturing(call.thread, stream);
-        if let Some(begins) = call.function.captures {
-            self.captures.note_capture(begins, call.thread, stream);
-        }
-        sink.record(|batch| {
-            if !self.types.contains(ActivityType::CudaRuntime) {
-                if launches && call.external != 0 {
-                    batch.external(External { correlation: call.correlation, id: call.external });
-                }
-                return;
-            }
-            if !self.has_room(batch) {
-                return;
-            }
-            let name = *self.functions.entry(call.number).or_insert_with(|| batch.name(&call.function.name));
-            let kernel = self.launches.get(call.correlation).and_then(|launch| launch.kernel);
-            let (shape, words) = call_row(call, kernel);
-            batch.call(&ApiCall {
-                kind: ActivityType::CudaRuntime,
-                name,
-                thread: Thread::Id(call.thread),
-                start: call.start,
-                end: call.end,
-                correlation: call.correlation,
-                external: call.external,
-                launches,
-                shape,
-                words: &words,
-            });
-        });
+        let Called { call, returned, args, .. } = *called;
+        let kernel = self.rows.launches.get(call.correlation).and_then(|launch| launch.kernel);
+        self.rows.end_call(&call, returned, call_stream(args, call.thread), call_row(called, kernel));
     }
 
     /// Reads records of device work.
     pub(super) fn read_buffer(&mut self, bytes: &[u8]) {
-        let sink = self.sink.clone();
+        let sink = self.rows.sink.clone();
         let (records, mut unread) = records::split_records(bytes);
         sink.record(|batch| {
             for record in records {
@@ -182,7 +120,7 @@ impl TracerRecording {
                 }
             }
             batch.count_lost(Loss::DeviceRecordsUnread, unread);
-            self.is_missing_records |= unread > 0;
+            self.rows.note_missing(unread);
         });
     }
 
@@ -191,10 +129,10 @@ impl TracerRecording {
         if record.what == WorkKind::Mark {
             return;
         }
-        let launch = self.launches.take_work(record.correlation);
+        let launch = self.rows.launches.take_work(record.correlation);
         let done = DoneWork { record, launch };
         let device = self.device_number(record, launch);
-        let stream = self.streams.stream_number(device, launch.and_then(|launch| launch.stream), record.queue);
+        let stream = self.rows.stream_number(device, launch, record.queue);
         let (kind, name, shape, words) = match record.what {
             WorkKind::Mark => return,
             WorkKind::Kernel { name: address, is_task } => {
@@ -210,20 +148,9 @@ impl TracerRecording {
             WorkKind::Copy { direction, bytes } => done.copy_row(direction, bytes, batch),
             WorkKind::Fill { bytes } => done.fill_row(bytes, batch),
         };
-        if self.types.contains(kind) && self.has_room(batch) {
-            let (start, end, correlation) = (record.begin, record.end, record.correlation);
-            let words = &words;
-            batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
-        }
-    }
-
-    fn has_room(&mut self, batch: &mut Batch<'_>) -> bool {
-        let has_room = self.rows_left > 0;
-        self.rows_left = self.rows_left.saturating_sub(1);
-        if !has_room {
-            batch.count_lost(Loss::DeviceRecordsOverLimit, 1);
-        }
-        has_room
+        let (start, end, correlation) = (record.begin, record.end, record.correlation);
+        let work = DeviceWork { kind, name, device, stream, start, end, correlation, shape, words: &words };
+        self.rows.add_work(&work, batch);
     }
 
     /// Returns HIP's number of a record's device, which the record gives as a node of the machine. Kernels, whose
@@ -303,9 +230,9 @@ impl DoneWork<'_> {
 }
 
 /// Returns the layout and words of a call's row.
-fn call_row(call: &Called<'_>, kernel: Option<Name>) -> (&'static RocmShape, [u64; 5]) {
-    let cid = call.number;
-    match call.args {
+fn call_row(called: &Called<'_>, kernel: Option<Name>) -> RowWords {
+    let cid = called.call.number;
+    match called.args {
         Some(Args::Launch(args::LaunchArguments { grid, block, shared, .. })) => {
             let launch = LaunchCall { cid, kernel, shared };
             (&shapes::LAUNCH_CALL, shapes::launch_words(launch, Sizes::new(grid, block)))
@@ -314,18 +241,10 @@ fn call_row(call: &Called<'_>, kernel: Option<Name>) -> (&'static RocmShape, [u6
             (&shapes::COPY_CALL, pad_words(CopyCall { cid, src, dst, bytes, kind }.to_words()))
         }
         Some(Args::Fill { ptr, bytes, .. }) => memory_call_row(cid, ptr, Some(bytes)),
-        Some(Args::Allocate { bytes, .. }) => memory_call_row(cid, call.allocated, Some(bytes)),
+        Some(Args::Allocate { bytes, .. }) => memory_call_row(cid, called.allocated, Some(bytes)),
         Some(Args::Release { ptr }) => memory_call_row(cid, ptr, None),
         Some(Args::Graph { .. } | Args::Capture { .. }) | None => (&shapes::CALL, pad_words(shapes::call_words(cid))),
     }
-}
-
-fn memory_call_row(cid: u32, ptr: u64, bytes: Option<u64>) -> (&'static RocmShape, [u64; 5]) {
-    (&shapes::MEMORY_CALL, pad_words(MemoryCall::new(cid, ptr, bytes).to_words()))
-}
-
-fn pad_words<const N: usize>(words: [u64; N]) -> [u64; 5] {
-    std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
 }
 
 /// Returns the identity of the stream that a call uses.

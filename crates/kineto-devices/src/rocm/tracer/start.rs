@@ -177,7 +177,7 @@ impl Loaded {
         self.hip.driver_version()?;
         HUB.with_recording(|recording| {
             // This call is not part of the recording, which begins now.
-            recording.rows_left = super::super::max_rows(&selection.options);
+            recording.rows.left = super::super::max_rows(&selection.options);
             recording.has_callback
         })
     }

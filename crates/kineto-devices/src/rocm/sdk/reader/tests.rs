@@ -1,11 +1,13 @@
 //! Tests of `reader.rs`, also with records of arbitrary bytes.
 
 use super::*;
+use crate::Thread;
 use crate::rocm::sdk::agents::tests::agent;
 use crate::rocm::sdk::names::tests::operations;
 use crate::rocm::sdk::records::tests::{DispatchFields, FIELDS, copy, dispatch, put};
 use crate::rocm::sdk::records::{KERNEL_DISPATCH, MEMORY_COPY};
 use crate::trial::{self, Findings};
+use kineto_model::activity::ActivityTypes;
 use proptest::prelude::*;
 
 const HOST: u64 = 0xC0;
@@ -45,7 +47,7 @@ fn call_by(thread: i64, reader: &mut Reader, number: u32, correlation: u64, argu
     if function.does.has_device_work() {
         reader.begin_call(&call, all);
     }
-    reader.end_call(&call, &Return { end: 200, failed, external: 77, arguments: Some(all) });
+    reader.end_call(&call, Return { end: 200, failed, external: 77 }, Some(all));
 }
 
 const LAUNCH: [(&str, &str); 3] = [("numBlocks", "4"), ("dimBlocks", "64,2,1"), ("stream", "0xA0")];

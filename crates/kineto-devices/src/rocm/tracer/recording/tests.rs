@@ -3,6 +3,7 @@
 use super::super::functions::Functions;
 use super::super::records::{SIZE, make_record};
 use super::*;
+use crate::Thread;
 use crate::trial::{self, Findings};
 use proptest::prelude::*;
 
@@ -52,15 +53,15 @@ impl Setup {
     /// Makes a call from begin to end, in slice 9.
     fn call(&mut self, number: u32, correlation: u64, args: Option<Args>, device: Option<i32>) {
         let function = self.functions.get(number).unwrap();
-        if function.does.has_device_work() {
-            let kernel = (function.does == CallEffect::Launch).then(|| b"_Z6vecaddv".to_vec());
+        if function.hip.does.has_device_work() {
+            let kernel = (function.hip.does == CallEffect::Launch).then(|| b"_Z6vecaddv".to_vec());
             let begin_call = Launching { function, correlation, args, kernel, device, thread: 77 };
             self.recording.begin_call(begin_call);
         }
         let (start, end) = (100 * correlation, 100 * correlation + 50);
-        let (allocated, external, thread) = (0xA110, 9, 77);
-        let end_call = Called { function, number, correlation, start, end, args, allocated, external, thread };
-        self.recording.end_call(&end_call);
+        let call = HipCall { function: &function.hip, number, thread: 77, correlation, start };
+        let returned = Return { end, failed: false, external: 9 };
+        self.recording.end_call(&Called { call, returned, args, allocated: 0xA110 });
     }
 
     fn launch(&mut self, correlation: u64, stream: u64, device: Option<i32>) {
@@ -70,7 +71,7 @@ impl Setup {
     }
 
     fn found(&self) -> Findings {
-        Findings::of_sink(&self.recording.sink)
+        Findings::of_sink(&self.recording.rows.sink)
     }
 }
 
@@ -218,7 +219,7 @@ fn only_selected_types_are_kept_within_the_limit() {
     assert_eq!(setup.recording.pending_counts(), [0, 0], "kernels are not recorded");
 
     let mut setup = Setup::new(ALL);
-    setup.recording.rows_left = 3;
+    setup.recording.rows.left = 3;
     (1..=4).for_each(|correlation| setup.launch(correlation, 0, None));
     setup.recording.read_buffer(&[record(0, 0x11F0, 1, 0), record(0, 0x11F0, 2, 0)].concat());
     let found = setup.found();
