@@ -1,4 +1,7 @@
 //! Launches of a recording, for the work that arrives later with the same correlation id.
+//!
+//! Libraries that write whole records need only bits of each launch ([`UnfinishedLaunches`](crate::buffered::launches)). Here,
+//! work finds its stream, graph and kernel in its launch, ids have 64 bits and are reused, and some launches may have no work.
 
 use super::hip::CallEffect;
 use crate::Name;

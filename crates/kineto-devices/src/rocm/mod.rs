@@ -1,6 +1,7 @@
 //! The collector of AMD's GPUs, through rocprofiler-sdk (ROCm 7), or roctracer if that is missing or too old.
 //!
 //! It loads no library of AMD's unless its types are selected, and there is a device or the program uses HIP.
+//! Both backends write into the same [`rows`], and end on the thread of [`buffered`](super::buffered).
 
 mod captures;
 mod hip;
