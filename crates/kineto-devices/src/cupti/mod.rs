@@ -101,11 +101,6 @@ impl Cupti {
         Cupti { loaded: LazyLibrary::new(options.clone()) }
     }
 
-    /// Returns the places of the last search for the libraries, with the outcomes.
-    pub fn attempts(&self) -> Vec<Attempt> {
-        self.loaded.attempts()
-    }
-
     /// Finds the libraries, searching again until they are found.
     fn load(&self) -> Result<&Loaded, Unavailable> {
         self.loaded.get_or_find(Loaded::find)
@@ -158,7 +153,7 @@ impl Collector for Cupti {
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        Cupti::attempts(self)
+        self.loaded.attempts()
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {

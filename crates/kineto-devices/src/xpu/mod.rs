@@ -67,11 +67,6 @@ impl Xpu {
         Xpu { loaded: LazyLibrary::new(options.clone()) }
     }
 
-    /// Returns the places of the last search for the libraries, with the outcomes.
-    pub fn attempts(&self) -> Vec<Attempt> {
-        self.loaded.attempts()
-    }
-
     /// Finds the libraries, searching again until they are found.
     fn load(&self) -> Result<&Loaded, Unavailable> {
         if HUB.owner.is_inherited() {
@@ -116,7 +111,7 @@ impl Collector for Xpu {
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        Xpu::attempts(self)
+        self.loaded.attempts()
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {
