@@ -12,19 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The hub of the process.
-pub(super) static HUB: Hub = Hub {
-    pool: Pool::new(),
-    lease: ExclusiveLease::new(),
-    owner: OwningProcess::new(),
-    detaches: AtomicBool::new(false),
-    range: Mutex::new(None),
-    commands: Mutex::new(None),
-    measures_ranges: AtomicBool::new(false),
-    range_metrics: Mutex::new(None),
-    own_waits: OwnWaits::new(),
-    unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
-    layouts: StatedLayouts::new(),
-};
+pub(super) static HUB: Hub = Hub::new(OwningProcess::new());
 
 /// State that CUPTI's callbacks and the recording share.
 #[derive(Debug)]
@@ -63,6 +51,22 @@ impl Drop for Lease {
 }
 
 impl Hub {
+    const fn new(owner: OwningProcess) -> Hub {
+        Hub {
+            pool: Pool::new(),
+            lease: ExclusiveLease::new(),
+            owner,
+            detaches: AtomicBool::new(false),
+            range: Mutex::new(None),
+            commands: Mutex::new(None),
+            measures_ranges: AtomicBool::new(false),
+            range_metrics: Mutex::new(None),
+            own_waits: OwnWaits::new(),
+            unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
+            layouts: StatedLayouts::new(),
+        }
+    }
+
     /// Acquires the lease; returns `None` if another recording holds it.
     pub(super) fn acquire_lease(&'static self) -> Option<Lease> {
         self.lease.try_acquire().then(|| Lease(self))
@@ -169,25 +173,9 @@ impl Hub {
 mod tests {
     use super::*;
 
-    fn hub(owner: OwningProcess) -> Hub {
-        Hub {
-            pool: Pool::new(),
-            lease: ExclusiveLease::new(),
-            owner,
-            detaches: AtomicBool::new(false),
-            range: Mutex::new(None),
-            commands: Mutex::new(None),
-            measures_ranges: AtomicBool::new(false),
-            range_metrics: Mutex::new(None),
-            own_waits: OwnWaits::new(),
-            unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
-            layouts: StatedLayouts::new(),
-        }
-    }
-
     #[test]
     fn one_call_detaches_the_library() {
-        let hub = hub(OwningProcess::new());
+        let hub = Hub::new(OwningProcess::new());
         assert!(!hub.take_detach_request());
         hub.request_detach();
         assert!(hub.take_detach_request() && !hub.take_detach_request());
@@ -195,7 +183,7 @@ mod tests {
 
     #[test]
     fn forked_child_takes_no_lock_for_the_programs_calls() {
-        let hub = hub(OwningProcess::another());
+        let hub = Hub::new(OwningProcess::another());
         // As by a thread of the parent that does not exist in the child.
         let locks = (hub.range.lock().unwrap(), hub.commands.lock().unwrap(), hub.range_metrics.lock().unwrap());
         hub.mark_range(true);
