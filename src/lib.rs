@@ -126,7 +126,7 @@ mod write;
 #[doc(inline)]
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
-pub use builder::KinetoLayerBuilder;
+pub use builder::{Dumps, KinetoLayerBuilder};
 pub use collective::Collective;
 pub use config::{
     AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags, Split, UnknownDumpTrigger, UnknownMode,

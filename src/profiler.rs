@@ -330,7 +330,7 @@ impl Profiler {
     /// The call notes the time, and waits at most while another snapshot is taken: the thread takes the spans and events up to
     /// then, and so does the end of the recording if that is earlier. Only [`BackgroundSave::wait`] and the end of the process
     /// wait for the file. Until it is complete, its records take memory within the buffer limit. Then the oldest dumps are
-    /// [removed](crate::KinetoLayerBuilder::keep_dumps). [`dump_on`](crate::KinetoLayerBuilder::dump_on) dumps by itself.
+    /// [removed](crate::Dumps::keep). [Triggers](crate::Dumps::on) dump by themselves.
     ///
     /// ```
     /// use tracing_kineto::{KinetoLayer, Overflow};

@@ -1,39 +1,61 @@
 //! Settings of the builder about dumps of the newest records, and what files need.
 
 use super::KinetoLayerBuilder;
-use crate::config::{self, Config, DumpTrigger, Key, Overflow, Split, Value};
+use crate::config::{self, Config, DumpTrigger, Key, Overflow, SourceSettings, Split, Value};
 use crate::error::{Error, ErrorKind};
 use crate::session;
 use crate::write::sink::Sinks;
 use std::time::Duration;
 
-impl KinetoLayerBuilder {
+/// Selects when the newest records are dumped, and which dumps are kept; for [`KinetoLayerBuilder::dumps`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tracing_kineto::{DumpTrigger, Dumps, KinetoLayer};
+///
+/// let slow = DumpTrigger::slow_span("request", Duration::from_millis(250));
+/// let dumps = Dumps::on([slow, DumpTrigger::Panic]).after(Duration::from_millis(500)).keep(10, 256 << 20);
+/// let builder = KinetoLayer::builder().output("app.pt.trace.json.gz").dumps(dumps);
+/// ```
+#[must_use = "pass it to `KinetoLayerBuilder::dumps`"]
+#[derive(Clone, Debug, Default)]
+pub struct Dumps {
+    settings: SourceSettings,
+}
+
+impl Dumps {
+    /// Creates settings that leave all to the environment, the configuration file and the defaults.
+    pub fn new() -> Dumps {
+        Dumps::default()
+    }
+
     /// Writes the newest records to a file of their own whenever one of these things happens, while the recording continues.
-    /// Default: never. A later call replaces the triggers.
+    /// Default: never.
     ///
-    /// The dump is made [a second later](Self::dump_after), so that the file shows what follows. A trigger before that joins
-    /// the dump; those of the following [minute](Self::dump_interval) write nothing. Both are counted: the next
+    /// The dump is made [a second later](Self::after), so that the file shows what follows. A trigger before that joins
+    /// the dump; those of the following [minute](Self::interval) write nothing. Both are counted: the next
     /// dump's header has `dump_triggers_joined` and `dump_triggers_skipped`. Files are named and written as by
-    /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep_dumps). A
+    /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep). A
     /// [`SessionObserver`](crate::SessionObserver::dump_ended) receives the path of each.
     ///
-    /// Without an [`output`](Self::output), the end of the program [writes](Self::write_at_end) no further file.
+    /// Without an [`output`](crate::KinetoLayerBuilder::output), the end of the program [writes](crate::KinetoLayerBuilder::write_at_end) no further file.
     ///
-    /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](Overflow::KeepNewest) then, and the
-    /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails
+    /// Unless set, [`overflow`](crate::KinetoLayerBuilder::overflow) is [`KeepNewest`](Overflow::KeepNewest) then, and the
+    /// [limit](crate::KinetoLayerBuilder::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails
     /// if there is no file next to which dumps could lie.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tracing::info_span;
-    /// use tracing_kineto::{DumpTrigger, KinetoLayer};
+    /// use tracing_kineto::{DumpTrigger, Dumps, KinetoLayer};
     /// use tracing_subscriber::prelude::*;
     ///
     /// # fn main() -> Result<(), tracing_kineto::Error> {
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let output = folder.path().join("app.pt.trace.json.gz");
     /// let slow = DumpTrigger::slow_span("request", Duration::from_millis(5));
-    /// let (layer, guard) = KinetoLayer::builder().output(output).dump_on([slow, DumpTrigger::Panic]).build()?;
+    /// let dumps = Dumps::on([slow, DumpTrigger::Panic]);
+    /// let (layer, guard) = KinetoLayer::builder().output(output).dumps(dumps).build()?;
     /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
     ///     info_span!("request").in_scope(|| std::thread::sleep(Duration::from_millis(10)));
     /// });
@@ -48,21 +70,22 @@ impl KinetoLayerBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn dump_on(mut self, triggers: impl IntoIterator<Item = DumpTrigger>) -> Self {
+    pub fn on(triggers: impl IntoIterator<Item = DumpTrigger>) -> Self {
         let triggers: Vec<DumpTrigger> = triggers.into_iter().collect();
-        self.overrides.set(Key::DumpOn, triggers);
+        let mut dumps = Dumps::new();
+        dumps.settings.set(Key::DumpOn, triggers);
+        dumps
+    }
+
+    /// Sets how long a dump waits after its trigger. Default: 1 s.
+    pub fn after(mut self, time: Duration) -> Self {
+        self.settings.set(Key::DumpAfter, Value::Duration(time));
         self
     }
 
-    /// Sets how long a dump of [`dump_on`](Self::dump_on) waits after its trigger. Default: 1 s.
-    pub fn dump_after(mut self, time: Duration) -> Self {
-        self.overrides.set(Key::DumpAfter, Value::Duration(time));
-        self
-    }
-
-    /// Sets the least time from one dump of [`dump_on`](Self::dump_on) to the next. Default: 60 s.
-    pub fn dump_interval(mut self, time: Duration) -> Self {
-        self.overrides.set(Key::DumpInterval, Value::Duration(time));
+    /// Sets the least time from one triggered dump to the next. Default: 60 s.
+    pub fn interval(mut self, time: Duration) -> Self {
+        self.settings.set(Key::DumpInterval, Value::Duration(time));
         self
     }
 
@@ -70,26 +93,34 @@ impl KinetoLayerBuilder {
     ///
     /// After each dump, also those of [`Profiler::dump`](crate::Profiler::dump), the oldest ones of this output are removed,
     /// whichever process of the same user wrote them; of the default output, only those of this process. The newest dump
-    /// stays, and so do files of a [sink](Self::sink).
-    pub fn keep_dumps(mut self, files: usize, bytes: u64) -> Self {
-        self.overrides.set(Key::DumpFiles, files);
-        self.overrides.set(Key::DumpBytes, Value::Bytes(bytes));
+    /// stays, and so do files of a [sink](crate::KinetoLayerBuilder::sink).
+    pub fn keep(mut self, files: usize, bytes: u64) -> Self {
+        self.settings.set(Key::DumpFiles, files);
+        self.settings.set(Key::DumpBytes, Value::Bytes(bytes));
         self
     }
 
     /// Sets the age from which dumps are removed. Default: any age is kept.
     ///
-    /// Whenever a dump is written, older ones of this output are removed, as by [`keep_dumps`](Self::keep_dumps). The age is
+    /// Whenever a dump is written, older ones of this output are removed, as by [`keep`](Self::keep). The age is
     /// that of the file's last change. `build` fails for an age of 0.
     ///
     /// ```
     /// use std::time::Duration;
     ///
     /// let week = Duration::from_secs(7 * 86_400);
-    /// let builder = tracing_kineto::KinetoLayer::builder().keep_dumps(1000, 4 << 30).keep_dumps_for(week);
+    /// let dumps = tracing_kineto::Dumps::new().keep(1000, 4 << 30).keep_for(week);
     /// ```
-    pub fn keep_dumps_for(mut self, time: Duration) -> Self {
-        self.overrides.set(Key::DumpAge, Value::Duration(time));
+    pub fn keep_for(mut self, time: Duration) -> Self {
+        self.settings.set(Key::DumpAge, Value::Duration(time));
+        self
+    }
+}
+
+impl KinetoLayerBuilder {
+    /// Sets when dumps are written and which are kept. Adds to an earlier call; the last value of a setting counts.
+    pub fn dumps(mut self, dumps: Dumps) -> Self {
+        self.overrides.merge(dumps.settings);
         self
     }
 
@@ -121,7 +152,7 @@ impl KinetoLayerBuilder {
     }
 
     /// Sets whether the trace is written when the recording ends with the program: when the [`KinetoGuard`](crate::KinetoGuard)
-    /// is dropped, the process exits, or a signal ends it. Default: true, unless [triggers](Self::dump_on) are set and no file
+    /// is dropped, the process exits, or a signal ends it. Default: true, unless [triggers](Dumps::on) are set and no file
     /// is named; then only dumps are written.
     ///
     /// A message reports that nothing was written. Dumps that were triggered before are written in any case, and so is what the

@@ -8,6 +8,8 @@ mod overflow;
 mod requests;
 mod spans;
 
+pub use dumps::Dumps;
+
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::config::{self, Activation, Config, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value};
 use crate::diag::{self, LogSink, Severity, diag};

@@ -269,18 +269,18 @@ keys! {
         "folder in shared memory, such as /dev/shm, that holds the records, so that a killed process leaves them" => shm_folder: Option<PathBuf>;
     Keep: Both Now Start Always "KEEP", SettingKind::Duration, Described("all that fits"), "keep(time)",
         "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => keep: Option<Duration>;
-    DumpOn: Both Now Start Always "DUMP_ON", SettingKind::DumpTriggers, Described("nothing"), "dump_on(triggers)",
+    DumpOn: Both Now Start Always "DUMP_ON", SettingKind::DumpTriggers, Described("nothing"), "Dumps::on(triggers)",
         "writes the newest records to a file of their own when something happens; with it, OVERFLOW is `keep_newest` and \
          BUFFER_LIMIT_MB is 64 unless set" => (dumps.triggers);
-    DumpAfter: Both Now Start Always "DUMP_AFTER", SettingKind::Duration, Literal("1s"), "dump_after(time)",
+    DumpAfter: Both Now Start Always "DUMP_AFTER", SettingKind::Duration, Literal("1s"), "Dumps::after(time)",
         "how long a dump of DUMP_ON waits, to show what follows" => (dumps.after);
-    DumpInterval: Both Now Start Always "DUMP_INTERVAL", SettingKind::Duration, Literal("60s"), "dump_interval(time)",
+    DumpInterval: Both Now Start Always "DUMP_INTERVAL", SettingKind::Duration, Literal("60s"), "Dumps::interval(time)",
         "least time from one dump of DUMP_ON to the next" => (dumps.interval);
-    DumpFiles: Both Now Start Always "DUMP_FILES", SettingKind::Int(1..=1_000_000), Literal("20"), "keep_dumps(files, bytes)",
+    DumpFiles: Both Now Start Always "DUMP_FILES", SettingKind::Int(1..=1_000_000), Literal("20"), "Dumps::keep(files, bytes)",
         "number of dumps that are kept; older ones are removed" => (dumps.kept.files_max);
-    DumpBytes: Both Now Start Always "DUMP_FILES_MB", SettingKind::Mebibytes, Literal("2048"), "keep_dumps(files, bytes)",
+    DumpBytes: Both Now Start Always "DUMP_FILES_MB", SettingKind::Mebibytes, Literal("2048"), "Dumps::keep(files, bytes)",
         "size of the dumps that are kept; the newest one stays" => (dumps.kept.bytes_max);
-    DumpAge: Both Now Start Always "DUMP_FILES_AGE", SettingKind::Duration, Described("any"), "keep_dumps_for(time)",
+    DumpAge: Both Now Start Always "DUMP_FILES_AGE", SettingKind::Duration, Described("any"), "Dumps::keep_for(time)",
         "age from which dumps are removed, whenever one is written" => (dumps.kept.age_max);
     WriteAtEnd: Both Now Start Always "WRITE_AT_END", SettingKind::Bool, Described("`false` with DUMP_ON and no file named, else `true`"),
         "write_at_end(bool)", "writes the trace when the recording ends with the program" => (dumps.write_at_end);

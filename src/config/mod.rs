@@ -32,7 +32,8 @@ pub(crate) use sources::env::{Activation, Env};
 pub(crate) use sources::file::ConfigFile;
 pub(crate) use sources::overrides::Overrides;
 pub(crate) use sources::request::ParsedRequest;
-use sources::settings::{ConfigSource, MergedSettings, SettingError, SourceSettings};
+pub(crate) use sources::settings::SourceSettings;
+use sources::settings::{ConfigSource, MergedSettings, SettingError};
 
 use crate::diag::{LOGGER, Logger, diag};
 use crate::error::{Error, ErrorKind};

@@ -97,7 +97,7 @@ pub trait SessionObserver: fmt::Debug + Send + Sync {
     fn memory_profile_exported(&self, _path: &Path) {}
 
     /// Called when the file of a dump is complete, or was not written; `reason` is the whole reason of the header's
-    /// `dump_reason`. This concerns dumps that [triggers](crate::KinetoLayerBuilder::dump_on) cause and those of
+    /// `dump_reason`. This concerns dumps that [triggers](crate::Dumps::on) cause and those of
     /// [`Profiler::dump`](crate::Profiler::dump).
     ///
     /// It is called on the thread that wrote the file, or that calls an observer just then; mostly before the process ends. Pass
@@ -106,7 +106,7 @@ pub trait SessionObserver: fmt::Debug + Send + Sync {
     /// ```
     /// use std::path::{Path, PathBuf};
     /// use std::sync::mpsc::{Sender, channel};
-    /// use tracing_kineto::{DumpTrigger, Error, KinetoLayer, SessionObserver};
+    /// use tracing_kineto::{DumpTrigger, Dumps, Error, KinetoLayer, SessionObserver};
     ///
     /// #[derive(Debug)]
     /// struct Uploads(Sender<PathBuf>);
@@ -123,7 +123,7 @@ pub trait SessionObserver: fmt::Debug + Send + Sync {
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let output = folder.path().join("app.pt.trace.json");
     /// let (uploads, dumps) = channel();
-    /// let builder = KinetoLayer::builder().output(output).dump_on([DumpTrigger::Panic]);
+    /// let builder = KinetoLayer::builder().output(output).dumps(Dumps::on([DumpTrigger::Panic]));
     /// let (layer, guard) = builder.session_observer(Uploads(uploads)).build()?;
     /// # drop(layer);
     /// # guard.profiler().dump("example")?.wait()?;

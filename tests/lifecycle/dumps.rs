@@ -7,7 +7,7 @@ use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use tracing_kineto::{DumpTrigger, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Segment, Split, Trace};
+use tracing_kineto::{DumpTrigger, Dumps, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Segment, Split, Trace};
 use tracing_subscriber::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -175,7 +175,7 @@ fn only_dumps() -> KinetoGuard {
 }
 
 fn dumping(folder: &Path, trigger: DumpTrigger, after: Duration) -> KinetoGuard {
-    record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).dump_on([trigger]).dump_after(after))
+    record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).dumps(Dumps::on([trigger]).after(after)))
 }
 
 /// Repeats `ask` until a dump is complete.

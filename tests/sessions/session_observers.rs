@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::{File, layer};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    DumpTrigger, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Mode, Profiler,
+    DumpTrigger, Dumps, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Mode, Profiler,
     RecordingFlags, Schedule, SessionObserver, Status, Trace,
 };
 use tracing_subscriber::layer::SubscriberExt;
@@ -329,7 +329,7 @@ fn observer_receives_dumps_of_triggers_and_of_the_program() {
     let (notes, folder) = (SessionLog::default(), tempfile::tempdir().unwrap());
     let output = folder.path().join("app.json");
     let trigger = DumpTrigger::slow_span("request", Duration::from_millis(1));
-    let builder = KinetoLayer::builder().output(&output).dump_on([trigger]).session_observer(notes.clone());
+    let builder = KinetoLayer::builder().output(&output).dumps(Dumps::on([trigger])).session_observer(notes.clone());
     let (layer, guard) = builder.build().unwrap();
     let called_with = |start: &str| loop {
         let lines = notes.take();

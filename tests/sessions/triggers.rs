@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use support::File;
 use tracing::{error, info_span, warn};
 use tracing_kineto::analysis::Events;
-use tracing_kineto::{DumpTrigger, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Overflow};
+use tracing_kineto::{DumpTrigger, Dumps, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Overflow};
 use tracing_subscriber::layer::SubscriberExt;
 
 const MS: Duration = Duration::from_millis(1);
@@ -16,18 +16,18 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn dumps_of(
     configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
     work: impl FnOnce(&KinetoGuard),
-) -> Dumps {
+) -> DumpFolder {
     let folder = tempfile::tempdir().unwrap();
     let builder = configure(KinetoLayer::builder().output(folder.path().join("app.json.gz")));
     let (layer, guard) = builder.build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work(&guard));
     drop(guard);
-    Dumps(folder)
+    DumpFolder(folder)
 }
 
-struct Dumps(tempfile::TempDir);
+struct DumpFolder(tempfile::TempDir);
 
-impl Dumps {
+impl DumpFolder {
     fn paths(&self) -> Vec<PathBuf> {
         dumps_in(self.0.path())
     }
@@ -73,7 +73,7 @@ fn wait_until(is_done: impl Fn() -> bool) {
 #[test]
 fn slow_span_triggers_a_dump_of_what_was_around_it() {
     let dumps = dumps_of(
-        |builder| builder.dump_on([DumpTrigger::slow_span("request", 20 * MS)]).dump_after(Duration::MAX),
+        |builder| builder.dumps(Dumps::on([DumpTrigger::slow_span("request", 20 * MS)]).after(Duration::MAX)),
         |_| {
             let request = |time| info_span!("request", path = "/").in_scope(|| std::thread::sleep(time));
             request(Duration::ZERO);
@@ -98,7 +98,7 @@ fn slow_span_triggers_a_dump_of_what_was_around_it() {
 #[test]
 fn slow_span_is_measured_from_creation_to_close() {
     let dumps = dumps_of(
-        |builder| builder.dump_on([DumpTrigger::slow_span("request", 20 * MS)]),
+        |builder| builder.dumps(Dumps::on([DumpTrigger::slow_span("request", 20 * MS)])),
         |_| {
             let request = info_span!("request");
             request.in_scope(|| info_span!("first poll").in_scope(|| ()));
@@ -122,7 +122,7 @@ fn watched_spans_are_recorded_like_others() {
         if watches {
             builder = builder
                 .overflow(Overflow::Stop)
-                .dump_on(["watched", "shared"].map(|name| DumpTrigger::slow_span(name, HOUR)));
+                .dumps(Dumps::on(["watched", "shared"].map(|name| DumpTrigger::slow_span(name, HOUR))));
         }
         let (layer, guard) = builder.build().unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -154,7 +154,7 @@ fn watched_spans_are_recorded_like_others() {
 #[test]
 fn event_triggers_a_dump_from_its_level_up() {
     let dumps = dumps_of(
-        |builder| builder.dump_on([DumpTrigger::Event(tracing::Level::ERROR)]),
+        |builder| builder.dumps(Dumps::on([DumpTrigger::Event(tracing::Level::ERROR)])),
         |_| {
             info_span!("fine").in_scope(|| warn!("not severe"));
             std::thread::sleep(5 * MS);
@@ -172,8 +172,8 @@ fn event_triggers_a_dump_from_its_level_up() {
 fn triggers_join_a_waiting_dump_and_are_skipped_after_it() {
     let dumps = dumps_of(
         |builder| {
-            let builder = builder.dump_on([DumpTrigger::Event(tracing::Level::ERROR)]);
-            builder.dump_after(500 * MS).dump_interval(2000 * MS)
+            let dumps = Dumps::on([DumpTrigger::Event(tracing::Level::ERROR)]);
+            builder.dumps(dumps.after(500 * MS).interval(2000 * MS))
         },
         |guard| {
             let folder = guard.profiler().dump("path").unwrap().wait().unwrap().parent().unwrap().to_owned();
@@ -205,7 +205,7 @@ fn triggers_join_a_waiting_dump_and_are_skipped_after_it() {
 #[test]
 fn slow_step_triggers_a_dump() {
     let dumps = dumps_of(
-        |builder| builder.dump_on(["step>5x".parse().unwrap()]).dump_after(HOUR),
+        |builder| builder.dumps(Dumps::on(["step>5x".parse().unwrap()]).after(HOUR)),
         |guard| {
             let profiler = guard.profiler();
             let mut longest = Duration::ZERO;
@@ -227,15 +227,15 @@ fn slow_step_triggers_a_dump() {
 
 #[test]
 fn triggers_need_an_output() {
-    let triggered = || KinetoLayer::builder().dump_on([DumpTrigger::Panic]);
+    let triggered = || KinetoLayer::builder().dumps(Dumps::on([DumpTrigger::Panic]));
     for builder in [triggered().no_output(), triggered().writer(Vec::new()), triggered().on_trace_ready(|_| ())] {
         let error = builder.build().unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains("set `output`"), "{error}");
     }
-    let error = KinetoLayer::builder().dump_on([DumpTrigger::slow_span("", MS)]).build().unwrap_err();
+    let error = KinetoLayer::builder().dumps(Dumps::on([DumpTrigger::slow_span("", MS)])).build().unwrap_err();
     assert!(error.to_string().contains("span:NAME>TIME"), "{error}");
     // An empty list changes nothing.
-    let (_layer, guard) = KinetoLayer::builder().no_output().dump_on([]).build().unwrap();
+    let (_layer, guard) = KinetoLayer::builder().no_output().dumps(Dumps::on([])).build().unwrap();
     let trace = guard.finish().unwrap();
     let config = trace.metadata().into_iter().find(|(key, _)| key == "tracing_kineto").map(|(_, json)| json);
     assert!(config.is_none_or(|json| !json.contains("keep_newest")));
@@ -246,7 +246,7 @@ fn triggers_need_an_output() {
 fn old_dumps_of_all_recordings_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let builder = KinetoLayer::builder().output(folder.path().join("app_{time}.json.gz")).record_from_start(false);
-    let (layer, guard) = builder.keep_dumps(2, 1 << 30).build().unwrap();
+    let (layer, guard) = builder.dumps(Dumps::new().keep(2, 1 << 30)).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         for n in 0..4 {
             let recording = guard.profiler().record().unwrap();
@@ -264,7 +264,7 @@ fn old_dumps_of_all_recordings_are_removed() {
 #[test]
 fn old_dumps_are_removed() {
     let dumps = dumps_of(
-        |builder| builder.keep_dumps(2, 1 << 30),
+        |builder| builder.dumps(Dumps::new().keep(2, 1 << 30)),
         |guard| {
             info_span!("work").in_scope(|| ());
             for n in 0..4 {
@@ -287,7 +287,7 @@ fn dump_goes_to_the_sink_of_a_url() {
         Ok(Box::new(std::fs::File::create(files.join(url.rsplit('/').next().unwrap()))?))
     };
     let builder = KinetoLayer::builder().sink("store", open).output("store://bucket/app.json");
-    let (layer, guard) = builder.dump_on([DumpTrigger::slow_span("request", MS)]).build().unwrap();
+    let (layer, guard) = builder.dumps(Dumps::on([DumpTrigger::slow_span("request", MS)])).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         info_span!("request").in_scope(|| std::thread::sleep(5 * MS));
     });

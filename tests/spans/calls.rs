@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{File, Slice, layer};
 use tracing::{Level, info_span};
-use tracing_kineto::{DumpTrigger, KinetoLayerBuilder, Overflow, Trace};
+use tracing_kineto::{DumpTrigger, Dumps, KinetoLayerBuilder, Overflow, Trace};
 use tracing_subscriber::prelude::*;
 
 /// The smallest limit at which the records of a scenario still fit several times.
@@ -234,7 +234,8 @@ fn calls_are_equal_when_spans_are_watched() {
         let slow = |name| DumpTrigger::slow_span(name, Duration::from_secs(3600));
         let watch = |builder: KinetoLayerBuilder| {
             let builder = builder.output(folder.path().join("app.json")).overflow(Overflow::Stop);
-            builder.dump_on(scenario.expected.iter().map(|row| row.name).chain(["else", "other", "unused"]).map(slow))
+            let names = scenario.expected.iter().map(|row| row.name).chain(["else", "other", "unused"]);
+            builder.dumps(Dumps::on(names.map(slow)))
         };
         let found = figures(scenario, &record(scenario, watch, &|| ()));
         differences.compare(scenario.name, None, &found, &expected(scenario, Expected::whole));

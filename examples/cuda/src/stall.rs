@@ -12,7 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing_kineto::analysis::Events;
-use tracing_kineto::{DumpTrigger, KinetoLayer, SessionObserver};
+use tracing_kineto::{DumpTrigger, Dumps, KinetoLayer, SessionObserver};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -26,11 +26,11 @@ const DUMP_AFTER: Duration = Duration::from_millis(100);
 /// Serves the requests of that time, stalls one of them at half of it, and checks the dump next to `path`.
 pub fn run(time: Duration, is_paced: bool, path: &str, report: &mut Report) -> Result<(), Box<dyn Error>> {
     let (sender, dumps) = channel();
-    let builder = KinetoLayer::builder().output(path).buffer_limit_bytes(LIMIT).session_observer(Dumps(sender));
-    let builder = builder.dump_on([DumpTrigger::slow_span("request", SLOW)]).dump_after(DUMP_AFTER).write_at_end(false);
+    let builder = KinetoLayer::builder().output(path).buffer_limit_bytes(LIMIT).session_observer(DumpSender(sender));
     // Another request may be slow before, because the machine is busy.
-    let builder = builder.dump_interval(Duration::from_secs(1));
-    let (layer, guard) = builder.build()?;
+    let interval = Duration::from_secs(1);
+    let dumps = Dumps::on([DumpTrigger::slow_span("request", SLOW)]).after(DUMP_AFTER).interval(interval);
+    let (layer, guard) = builder.dumps(dumps).write_at_end(false).build()?;
     tracing_subscriber::registry().with(layer).init();
     let machine = Machine::open()?;
     let gpu = machine.gpus.first().ok_or("there is no GPU")?;
@@ -97,9 +97,9 @@ pub fn run(time: Duration, is_paced: bool, path: &str, report: &mut Report) -> R
 
 /// Passes dumps on, each with the time of its end.
 #[derive(Debug)]
-struct Dumps(Sender<(Instant, PathBuf)>);
+struct DumpSender(Sender<(Instant, PathBuf)>);
 
-impl SessionObserver for Dumps {
+impl SessionObserver for DumpSender {
     fn dump_ended(&self, reason: &str, dump: Result<&Path, &tracing_kineto::Error>) {
         match dump {
             Ok(path) => drop(self.0.send((Instant::now(), path.to_owned()))),

@@ -20,7 +20,7 @@ use std::time::Duration;
 use gpu::Gpu;
 use service::Answers;
 use tokio::net::TcpListener;
-use tracing_kineto::{DumpTrigger, KinetoLayer};
+use tracing_kineto::{DumpTrigger, Dumps, KinetoLayer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -34,10 +34,8 @@ fn main() -> Outcome<()> {
     let slow = DumpTrigger::slow_span("request", service::SLOW);
     let (layer, _guard) = KinetoLayer::builder()
         .output(&output)
-        .dump_on([slow])
-        // In production, the default of a minute is better.
-        .dump_interval(Duration::from_secs(5))
-        .keep_dumps(10, 256 << 20)
+        // In production, the default interval of a minute is better.
+        .dumps(Dumps::on([slow]).interval(Duration::from_secs(5)).keep(10, 256 << 20))
         .build()?;
     tracing_subscriber::registry().with(layer).init();
 

@@ -12,7 +12,7 @@ use tracing_core::Level;
 
 /// What makes a recording write a dump by itself, without a call of [`Profiler::dump`](crate::Profiler::dump).
 ///
-/// Set it by [`KinetoLayerBuilder::dump_on`](crate::KinetoLayerBuilder::dump_on), or as text in `KINETO_DUMP_ON`:
+/// Set it by [`Dumps::on`](crate::Dumps::on), or as text in `KINETO_DUMP_ON`:
 ///
 /// ```
 /// use std::time::Duration;

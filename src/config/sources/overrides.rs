@@ -24,7 +24,12 @@ pub(crate) struct Overrides {
 impl Overrides {
     /// Sets a key, with precedence over environment and file.
     pub(crate) fn set(&mut self, key: Key, value: impl Into<Value>) {
-        self.settings.set(key, value.into());
+        self.settings.set(key, value);
+    }
+
+    /// Adds the settings of an option value; they replace those of the same keys.
+    pub(crate) fn merge(&mut self, settings: SourceSettings) {
+        settings.iter().for_each(|(key, value)| self.set(key, value.clone()));
     }
 
     /// Returns the settings with a key set.
@@ -107,7 +112,7 @@ mod tests {
                 "`buffer_limit_bytes(0)`: expected at least 1 byte",
                 &format!("`split(0steps)`: expected {}", Split::EXPECTED),
                 "`output()`: expected a path",
-                &format!("`dump_on(step>1x)`: expected {}", DumpTrigger::EXPECTED),
+                &format!("`Dumps::on(step>1x)`: expected {}", DumpTrigger::EXPECTED),
             ]
         );
         assert!(reading.settings.get(Key::WithArgs).is_some());

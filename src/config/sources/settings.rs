@@ -12,9 +12,9 @@ pub(crate) struct SourceSettings(Vec<(Key, Value)>);
 
 impl SourceSettings {
     /// Sets `key`; replaces an earlier value, also of its family if [`Key::replaces_family`] is true.
-    pub(in crate::config) fn set(&mut self, key: Key, value: Value) {
+    pub(crate) fn set(&mut self, key: Key, value: impl Into<Value>) {
         self.0.retain(|(other, _)| *other != key && !(key.replaces_family() && other.family() == key.family()));
-        self.0.push((key, value));
+        self.0.push((key, value.into()));
     }
 
     /// Sets `key` to the parsed `text`. Some values only give a warning.
