@@ -66,7 +66,7 @@
 //!   the same of a file, and a program that only writes its trace need not compile it.
 //! - `demangle`: demangles names of C++ kernels on systems without a C++ runtime, such as minimal containers; elsewhere the
 //!   runtime does that (`libstdc++.so.6`, `libc++abi`).
-//! - `metrics`: hardware counters of NVIDIA's GPUs, by `pm_sampling`, `kernel_metrics` and `annotation_metrics`; off by default,
+//! - `metrics`: hardware counters of NVIDIA's GPUs, by `KinetoLayerBuilder::metrics`; off by default,
 //!   because few programs have the privileges that counters need.
 //! - `roctracer`: records AMD's GPUs where ROCm has no rocprofiler-sdk, up to version 6; off by default.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, because it adds
@@ -126,6 +126,9 @@ mod write;
 #[doc(inline)]
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use builder::Metrics;
 pub use builder::{Dumps, KinetoLayerBuilder};
 pub use collective::Collective;
 pub use config::{

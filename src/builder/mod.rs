@@ -3,12 +3,16 @@
 mod devices;
 mod dumps;
 mod left;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod overflow;
 #[cfg(feature = "ondemand")]
 mod requests;
 mod spans;
 
 pub use dumps::Dumps;
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
 
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::config::{self, Activation, Config, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value};

@@ -402,18 +402,18 @@ keys! {
         "records device memory allocated by CUDA's calls, instead of allocators' reports" => (gpu.device_memory);
     DeviceTelemetry: Both Now Next Always "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "device_telemetry(hz)",
         "samples power, temperature, clocks, utilization and used memory of GPUs that many times a second, at most 10" => (option);
-    PmSamplingMetrics: Both Now Next Metrics "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "pm_sampling(metrics)",
+    PmSamplingMetrics: Both Now Next Metrics "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "Metrics::pm_sampling(metrics)",
         "metrics that NVIDIA's GPUs sample, by CUPTI's names; rows of type `hardware_counters`, if selected" => (option);
-    PmSamplingDevice: Both Now Next Metrics "CUPTI_PM_SAMPLING_DEVICE_ID", SettingKind::IntList, Described("all"), "pm_sampling_devices(devices)",
+    PmSamplingDevice: Both Now Next Metrics "CUPTI_PM_SAMPLING_DEVICE_ID", SettingKind::IntList, Described("all"), "Metrics::pm_sampling_devices(devices)",
         "NVIDIA GPUs to sample" => (option);
     PmSamplingInterval: Both Now Next Metrics "CUPTI_PM_SAMPLING_INTERVAL_US", SettingKind::Int(1..=1_000_000), Literal("1000"),
-        "pm_sampling_interval(time)", "microseconds between samples of metrics" => (option);
-    ProfilerMetrics: Both Now Next Metrics "CUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "annotation_metrics(metrics)",
+        "Metrics::pm_sampling_interval(time)", "microseconds between samples of metrics" => (option);
+    ProfilerMetrics: Both Now Next Metrics "CUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "Metrics::per_annotation(metrics)",
         "metrics of each annotation, or kernel, by CUPTI's names, in rows `gpu_user_annotation` or `cuda_profiler_range`" => (option);
     ProfilerPerKernel: Both Now Next Metrics "CUPTI_PROFILER_ENABLE_PER_KERNEL", SettingKind::Bool, Literal("false"),
-        "kernel_metrics(metrics)", "measures each kernel, by replay, instead of each annotation" => (option);
+        "Metrics::per_kernel(metrics)", "measures each kernel, by replay, instead of each annotation" => (option);
     ProfilerMaxRanges: Both Now Next Metrics "CUPTI_PROFILER_MAX_RANGES", SettingKind::Int(0..=1_000_000_000), Literal("1500"),
-        "kernel_metrics_limit(launches)", "the most launches or annotations to measure; 0 for all" => (option);
+        "Metrics::limit(launches)", "the most launches or annotations to measure; 0 for all" => (option);
     ActivitiesEnabled: Both Requested Start OnDemand "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
         "false declines the request" => (nothing);
     Cancel: Both Requested Start OnDemand "CANCEL", SettingKind::Bool, Literal("false"), "",

@@ -11,7 +11,7 @@ use support::{File, nanos, record_with};
 use tracing::{Dispatch, dispatcher, info_span, subscriber};
 use tracing_kineto::integration::trial::Trial;
 use tracing_kineto::integration::{Cupti, Options, PmSampling, Selection};
-use tracing_kineto::{ActivityType, ActivityTypes, Doctor, KinetoLayer, KinetoLayerBuilder, Loss, annotate};
+use tracing_kineto::{ActivityType, ActivityTypes, Doctor, KinetoLayer, KinetoLayerBuilder, Loss, Metrics, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 const CYCLES: &str = "sm__cycles_active.avg";
@@ -20,7 +20,8 @@ const INSTRUCTIONS: &str = "sm__inst_executed.sum";
 /// Records with metrics of annotations and these settings of the builder.
 pub(super) fn measured(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> File {
     let configure = |builder: KinetoLayerBuilder| {
-        let builder = builder.activities(support::gpu::TYPES).annotation_metrics([CYCLES, INSTRUCTIONS]);
+        let builder =
+            builder.activities(support::gpu::TYPES).metrics(Metrics::new().per_annotation([CYCLES, INSTRUCTIONS]));
         configure(builder.flush_timeout(PATIENCE))
     };
     record_with(configure, work)
@@ -320,7 +321,10 @@ fn open_annotation_is_cut_by_the_stop() {
 fn paused_annotations_have_no_values() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
-    let builder = KinetoLayer::builder().no_output().activities(support::gpu::TYPES).annotation_metrics([CYCLES]);
+    let builder = KinetoLayer::builder()
+        .no_output()
+        .activities(support::gpu::TYPES)
+        .metrics(Metrics::new().per_annotation([CYCLES]));
     let (layer, guard) = builder.flush_timeout(PATIENCE).build().unwrap();
     let profiler = guard.profiler();
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -351,7 +355,7 @@ fn stop_during_annotations_releases_all_counters() {
         let (layer, guard) = KinetoLayer::builder()
             .no_output()
             .activities(support::gpu::TYPES)
-            .annotation_metrics([CYCLES])
+            .metrics(Metrics::new().per_annotation([CYCLES]))
             .flush_timeout(PATIENCE)
             .build()
             .unwrap();
@@ -383,7 +387,7 @@ fn limit_leaves_later_annotations_unmeasured() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
     let file = measured(
-        |builder| builder.kernel_metrics_limit(2),
+        |builder| builder.metrics(Metrics::new().limit(2)),
         || (1..=5).for_each(|nth| annotate!("step").in_scope(|| machine.launch(kernel, nth, Stream::NULL))),
     );
     assert_eq!(planted(&file, 0), [("step", 1, 1), ("step", 1, 2)]);
@@ -611,7 +615,7 @@ fn other_than_one_range_has_one_note_with_figures() {
         let machine = machine(settings);
         let kernel = machine.only_kernel("work");
         let step = || annotate!("step").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
-        let file = measured(|builder| builder.kernel_metrics_limit(3), || (0..4).for_each(|_| step()));
+        let file = measured(|builder| builder.metrics(Metrics::new().limit(3)), || (0..4).for_each(|_| step()));
         // Those that failed are not among the three that may be measured.
         assert_eq!((rows(&file).len(), file.lost(Loss::VendorDropped)), (0, 4), "{settings} {:?}", report(&file));
         check_note(&file, &format!("an annotation was not measured: CUPTI returned {figures}"));

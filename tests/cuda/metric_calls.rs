@@ -9,7 +9,7 @@ use support::File;
 use support::cuda::{self, Cuda, Stream};
 use support::gpu::{PATIENCE, machine, report};
 use tracing::dispatcher;
-use tracing_kineto::{Loss, annotate};
+use tracing_kineto::{Loss, Metrics, annotate};
 
 const CAPTURED: &str = "1 annotation was not measured: a stream was being captured";
 
@@ -117,7 +117,7 @@ fn kernels_of_a_capture_are_not_measured() {
     let machine = machine("");
     let (kernel, stream, other) = (machine.only_kernel("work"), machine.stream(), machine.stream());
     let file = kernels::measured(
-        |builder| builder.kernel_metrics_limit(3),
+        |builder| builder.metrics(Metrics::new().limit(3)),
         || {
             let graph = machine.graph(stream, || {
                 (1..=3).for_each(|blocks| machine.launch(kernel, blocks, stream));

@@ -8,7 +8,7 @@ use support::{cuda, gpu};
 use tracing::subscriber;
 use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
 use tracing_kineto::integration::{Options, PmSampling, Selection, Unavailable, Why};
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Metrics};
 use tracing_subscriber::layer::SubscriberExt;
 
 const CYCLES: &str = "sm__cycles_active.avg";
@@ -116,8 +116,8 @@ fn recorded(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder) -> Fil
 fn builder_selects_metrics_devices_and_interval() {
     let _machine = machine("devices=3");
     let file = recorded(|builder| {
-        let builder = builder.pm_sampling([CYCLES, THROUGHPUT]).pm_sampling_devices([2, 0]);
-        builder.pm_sampling_interval(Duration::from_millis(2))
+        let metrics = Metrics::new().pm_sampling([CYCLES, THROUGHPUT]).pm_sampling_devices([2, 0]);
+        builder.metrics(metrics.pm_sampling_interval(Duration::from_millis(2)))
     });
     let rows = events(&file, "C", "hardware_counters");
     for (name, metric) in [(CYCLES, 0), (THROUGHPUT, 4)] {
@@ -146,7 +146,7 @@ fn builder_selects_metrics_devices_and_interval() {
 #[test]
 fn clock_that_cannot_be_read_has_no_bound() {
     let _machine = machine("cupti=13.5");
-    let file = recorded(|builder| gpu::all(builder).pm_sampling([CYCLES]));
+    let file = recorded(|builder| gpu::all(builder).metrics(Metrics::new().pm_sampling([CYCLES])));
     assert!(events(&file, "C", "hardware_counters").len() >= 100);
     let about = file.json["pm_sampling"].as_object().unwrap();
     assert!(!about.contains_key("clock_bound_ns"), "{about:?}");
@@ -164,8 +164,9 @@ fn summary(file: &File) -> String {
 #[test]
 fn counts_of_a_prepared_recording_begin_with_it() {
     let _machine = machine("pm_overflow=2");
-    let (layer, guard) =
-        layer(|builder| builder.pm_sampling([CYCLES]).record_from_start(false).flush_timeout(PATIENCE));
+    let (layer, guard) = layer(|builder| {
+        builder.metrics(Metrics::new().pm_sampling([CYCLES])).record_from_start(false).flush_timeout(PATIENCE)
+    });
     let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         let prepared = profiler.prepare().unwrap();
@@ -182,7 +183,7 @@ fn counts_of_a_prepared_recording_begin_with_it() {
 #[test]
 fn samples_of_a_pause_are_no_losses() {
     let _machine = machine("");
-    let (layer, guard) = layer(|builder| builder.pm_sampling([CYCLES]).flush_timeout(PATIENCE));
+    let (layer, guard) = layer(|builder| builder.metrics(Metrics::new().pm_sampling([CYCLES])).flush_timeout(PATIENCE));
     let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         std::thread::sleep(TIME);
@@ -483,7 +484,7 @@ fn samples_and_kernels_share_a_clock() {
         let machine = machine(settings);
         let kernel = machine.only_kernel("work_us500");
         let file = record_with(
-            |builder| gpu::all(builder).pm_sampling([CYCLES]),
+            |builder| gpu::all(builder).metrics(Metrics::new().pm_sampling([CYCLES])),
             || {
                 for _ in 0..20 {
                     machine.launch(kernel, 4, Stream::NULL);

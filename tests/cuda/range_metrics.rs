@@ -11,7 +11,7 @@ use tracing::info_span;
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::trial::Trial;
 use tracing_kineto::integration::{Cupti, Options, PmSampling, Selection, Unavailable, Why};
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Metrics};
 
 const CYCLES: &str = "sm__cycles_active.avg";
 const THROUGHPUT: &str = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
@@ -19,7 +19,12 @@ const THROUGHPUT: &str = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed
 /// Records with metrics and these settings of the builder.
 pub(super) fn measured(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> File {
     let configure = |builder: KinetoLayerBuilder| {
-        configure(builder.activities(support::gpu::TYPES).kernel_metrics([CYCLES, THROUGHPUT]).flush_timeout(PATIENCE))
+        configure(
+            builder
+                .activities(support::gpu::TYPES)
+                .metrics(Metrics::new().per_kernel([CYCLES, THROUGHPUT]))
+                .flush_timeout(PATIENCE),
+        )
     };
     record_with(configure, work)
 }
@@ -163,7 +168,7 @@ fn limit_leaves_later_launches_unmeasured() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
     let file = measured(
-        |builder| builder.kernel_metrics_limit(3),
+        |builder| builder.metrics(Metrics::new().limit(3)),
         || (1..=5).for_each(|blocks| machine.launch(kernel, blocks, Stream::NULL)),
     );
     assert_eq!(ranges(&file).len(), 3);
@@ -225,7 +230,7 @@ fn several_passes_are_replayed() {
     let kernel = machine.only_kernel("work");
     let metrics = ["dram__bytes_read.sum", "dram__bytes_write.sum"];
     let file = record_with(
-        |builder| builder.kernel_metrics(metrics).flush_timeout(PATIENCE),
+        |builder| builder.metrics(Metrics::new().per_kernel(metrics)).flush_timeout(PATIENCE),
         || machine.launch(kernel, 9, Stream::NULL),
     );
     let rows = ranges(&file);

@@ -8,7 +8,7 @@ use cudarc::driver::DriverError;
 use std::error::Error;
 use std::time::{Duration, Instant};
 use tracing_kineto::integration::CollectorReport;
-use tracing_kineto::{KinetoLayer, Trace, annotate};
+use tracing_kineto::{KinetoLayer, Metrics, Trace, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -32,8 +32,8 @@ pub fn run(unit: Unit, metrics: &str, path: &str, report: &mut Report) -> Result
     }
     let builder = KinetoLayer::builder().no_output().record_from_start(false);
     let builder = match unit {
-        Unit::Kernel => builder.kernel_metrics(metrics.iter().copied()),
-        Unit::Annotation => builder.annotation_metrics(metrics.iter().copied()),
+        Unit::Kernel => builder.metrics(Metrics::new().per_kernel(metrics.iter().copied())),
+        Unit::Annotation => builder.metrics(Metrics::new().per_annotation(metrics.iter().copied())),
     };
     let (layer, guard) = builder.build()?;
     tracing_subscriber::registry().with(layer).init();
