@@ -246,7 +246,7 @@ impl Profiler {
 
     /// Returns a layer that records only while a span of that name is entered, on any thread. Add it to the registry before
     /// the [`KinetoLayer`](crate::KinetoLayer). It [pauses](Profiler::pause) and resumes the recording; if others do so too,
-    /// such as [`profiler_range`](crate::KinetoLayerBuilder::profiler_range), the last call counts.
+    /// such as [`profiler_range`](crate::Devices::profiler_range), the last call counts.
     ///
     /// ```
     /// # use tracing_subscriber::prelude::*;

@@ -1,7 +1,7 @@
 //! Settings of the builder about devices and their collectors.
 
 use super::KinetoLayerBuilder;
-use crate::config::{Config, Key, Mode};
+use crate::config::{Config, Key, Mode, SourceSettings};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use kineto_devices::{
@@ -10,12 +10,26 @@ use kineto_devices::{
 use kineto_model::activity::DeviceType;
 use std::sync::Arc;
 
-impl KinetoLayerBuilder {
-    /// Records allocators' reports: every allocation and every free becomes an instant (see [`memory`](crate::memory)).
-    /// Default: false.
-    pub fn with_memory(mut self, on: bool) -> Self {
-        self.overrides.set(Key::ProfileProfileMemory, on);
-        self
+/// Selects what GPUs and other devices record; for [`KinetoLayerBuilder::devices`].
+///
+/// ```
+/// use tracing_kineto::{Devices, KinetoLayer};
+///
+/// // Power and clocks of each GPU ten times a second.
+/// let builder = KinetoLayer::builder().devices(Devices::new().telemetry(10));
+/// ```
+#[must_use = "pass it to `KinetoLayerBuilder::devices`"]
+#[derive(Clone, Debug, Default)]
+pub struct Devices {
+    settings: SourceSettings,
+    timer: Option<Arc<dyn Collector>>,
+    private_use1: Option<String>,
+}
+
+impl Devices {
+    /// Creates settings that leave all to the environment, the configuration file and the defaults.
+    pub fn new() -> Devices {
+        Devices::default()
     }
 
     /// Records allocations and frees of device memory by CUDA's calls (`cudaMalloc`, `cuMemAllocAsync`, managed memory …), as
@@ -25,11 +39,11 @@ impl KinetoLayerBuilder {
     /// This is the memory below a caching allocator. Reports of CUDA's devices through
     /// [`memory::record`](crate::memory::record) would count it twice, so they are left out then, and counted. The totals
     /// begin at the start of the recording, with the memory that is freed later but was allocated earlier. Host memory is
-    /// recorded only by [`with_memory`](Self::with_memory).
+    /// recorded only by [`with_memory`](crate::KinetoLayerBuilder::with_memory).
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-    pub fn with_device_memory(mut self, on: bool) -> Self {
-        self.overrides.set(Key::DeviceMemory, on);
+    pub fn memory(mut self, on: bool) -> Self {
+        self.settings.set(Key::DeviceMemory, on);
         self
     }
 
@@ -40,34 +54,8 @@ impl KinetoLayerBuilder {
     /// vendors. They are read by NVML, ROCm SMI or Level Zero's Sysman, on one thread for each vendor. The devices are those
     /// that the program may use, whatever their numbers elsewhere. A value that a device lacks is left out, and named in
     /// the [report](crate::CollectorReport::notes).
-    pub fn device_telemetry(mut self, hz: u32) -> Self {
-        self.overrides.set(Key::DeviceTelemetry, hz.min(i32::MAX.unsigned_abs()));
-        self
-    }
-
-    /// Adds a collector to this crate's own; may be called more than once.
-    pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
-        self.collectors.push(Arc::new(collector));
-        self
-    }
-
-    /// Sets the timer that measures device work of spans in the mode [`Mode::KinetoPrivateUse1Fallback`]; other modes ignore
-    /// it. For several timers, or together with other collectors, use [`collector`](Self::collector) with [`EventTimers`].
-    pub fn device_timer(mut self, timer: impl DeviceTimer + 'static) -> Self {
-        self.timer = Some(Arc::new(EventTimers::new(timer)));
-        self
-    }
-
-    /// Loads all plugins of that folder: libraries that record other accelerators. `KINETO_PLUGIN_LIB_DIR_PATH`; default
-    /// none.
-    ///
-    /// A plugin implements `include/kineto_plugin.h`, in C, or in Rust with [`export_plugin!`](crate::export_plugin).
-    /// [`Profiler::collectors`](crate::Profiler::collectors) and the trace name each unusable plugin with the reason.
-    /// `KINETO_DISABLE_PLUGINS` disables all plugins.
-    #[cfg(feature = "plugins")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
-    pub fn plugins(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
-        self.overrides.set(Key::PluginFolder, folder.into().as_path());
+    pub fn telemetry(mut self, hz: u32) -> Self {
+        self.settings.set(Key::DeviceTelemetry, hz.min(i32::MAX.unsigned_abs()));
         self
     }
 
@@ -78,7 +66,7 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn graph_trace(mut self, on: bool) -> Self {
-        self.overrides.set(Key::GraphTrace, on);
+        self.settings.set(Key::GraphTrace, on);
         self
     }
 
@@ -92,7 +80,7 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn profiler_range(mut self, on: bool) -> Self {
-        self.overrides.set(Key::ProfilerRange, on);
+        self.settings.set(Key::ProfilerRange, on);
         self
     }
 
@@ -108,7 +96,27 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn nvtx_ranges(mut self, on: bool) -> Self {
-        self.overrides.set(Key::NvtxRanges, on);
+        self.settings.set(Key::NvtxRanges, on);
+        self
+    }
+
+    /// Loads all plugins of that folder: libraries that record other accelerators. `KINETO_PLUGIN_LIB_DIR_PATH`; default
+    /// none.
+    ///
+    /// A plugin implements `include/kineto_plugin.h`, in C, or in Rust with [`export_plugin!`](crate::export_plugin).
+    /// [`Profiler::collectors`](crate::Profiler::collectors) and the trace name each unusable plugin with the reason.
+    /// `KINETO_DISABLE_PLUGINS` disables all plugins.
+    #[cfg(feature = "plugins")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
+    pub fn plugins(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
+        self.settings.set(Key::PluginFolder, folder.into().as_path());
+        self
+    }
+
+    /// Sets the timer that measures device work of spans in the mode [`Mode::KinetoPrivateUse1Fallback`]; other modes ignore
+    /// it. For several timers, or together with other collectors, use [`collector`](crate::KinetoLayerBuilder::collector) with [`EventTimers`].
+    pub fn timer(mut self, timer: impl DeviceTimer + 'static) -> Self {
+        self.timer = Some(Arc::new(EventTimers::new(timer)));
         self
     }
 
@@ -117,9 +125,32 @@ impl KinetoLayerBuilder {
     /// Kernels and copies of the trace then belong to that backend. Tables and
     /// [`Events::device_name`](crate::analysis::Events::device_name) use its name, and the header contains it as
     /// `privateuse1_backend_name`; types such as `privateuse1_runtime` keep their names. Register the backend itself as a
-    /// [`collector`](Self::collector), an [`observer`](Self::observer) or a [`device_timer`](Self::device_timer).
+    /// [`collector`](crate::KinetoLayerBuilder::collector), an [`observer`](crate::KinetoLayerBuilder::observer) or a [`timer`](Self::timer).
     pub fn private_use1_name(mut self, name: impl Into<String>) -> Self {
-        self.options.private_use1 = Some(name.into());
+        self.private_use1 = Some(name.into());
+        self
+    }
+}
+
+impl KinetoLayerBuilder {
+    /// Sets what devices record. Adds to an earlier call; the last value of a setting counts.
+    pub fn devices(mut self, devices: Devices) -> Self {
+        self.overrides.merge(devices.settings);
+        self.timer = devices.timer.or(self.timer);
+        self.options.private_use1 = devices.private_use1.or(self.options.private_use1);
+        self
+    }
+
+    /// Records allocators' reports: every allocation and every free becomes an instant (see [`memory`](crate::memory)).
+    /// Default: false.
+    pub fn with_memory(mut self, on: bool) -> Self {
+        self.overrides.set(Key::ProfileProfileMemory, on);
+        self
+    }
+
+    /// Adds a collector to this crate's own; may be called more than once.
+    pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
+        self.collectors.push(Arc::new(collector));
         self
     }
 }
@@ -160,7 +191,7 @@ pub(super) fn build_collector_set(
         },
         (Some(_), Some(timer)) => collectors.push(Arc::new(Contained::new(timer))),
         (Some(_), None) => {
-            let advice = "use KinetoLayerBuilder::device_timer";
+            let advice = "use Devices::timer";
             off.push(("timers", disabled("the program has no timer for this mode", advice)));
         }
     }
@@ -186,7 +217,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     let why = format!(
-        "`private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
+        "`Devices::private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
     );
     Err(Error::new(ErrorKind::Config, why))
 }

@@ -10,6 +10,7 @@ mod overflow;
 mod requests;
 mod spans;
 
+pub use devices::Devices;
 pub use dumps::Dumps;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;

@@ -347,11 +347,11 @@ keys! {
         "takes CUPTI's records whole instead of the fields that are read, which libcupti 13.4 and later can select" => (option);
     CuptiHardwareTimes: Both Now Next Cuda "CUPTI_HARDWARE_TIMES", SettingKind::Bool, Literal("false"), "",
         "takes the times of device work from the hardware (HES), cheaper and more exact: Blackwell or later, libcupti 12.8 or later" => (option);
-    GraphTrace: Both Now Next Cuda "CUDA_GRAPH_TRACE", SettingKind::Bool, Literal("false"), "graph_trace(bool)",
+    GraphTrace: Both Now Next Cuda "CUDA_GRAPH_TRACE", SettingKind::Bool, Literal("false"), "Devices::graph_trace(bool)",
         "records a launch of a CUDA graph as one row instead of one for each node" => (option);
-    ProfilerRange: Both Now Next Cuda "CUDA_PROFILER_RANGE", SettingKind::Bool, Literal("false"), "profiler_range(bool)",
+    ProfilerRange: Both Now Next Cuda "CUDA_PROFILER_RANGE", SettingKind::Bool, Literal("false"), "Devices::profiler_range(bool)",
         "records only between cudaProfilerStart and cudaProfilerStop" => (gpu.profiler_range);
-    NvtxRanges: Both Now Start Cuda "NVTX_RANGES", SettingKind::Bool, Literal("false"), "nvtx_ranges(bool)",
+    NvtxRanges: Both Now Start Cuda "NVTX_RANGES", SettingKind::Bool, Literal("false"), "Devices::nvtx_ranges(bool)",
         "records NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH must name libcupti" => (option);
     DisableCupti: Both Now Start Always "DISABLE_CUPTI", SettingKind::Bool, Literal("false"), "",
         "disables NVIDIA GPUs: no library is searched for" => (option);
@@ -377,7 +377,7 @@ keys! {
         "maximum number of sampled kernels; 0 means 1500" => (option);
     XpuDevices: Both Now Next Xpu "XPUPTI_PROFILER_DEVICES", SettingKind::IntList, Described("the first"), "",
         "Intel GPU to sample" => (option);
-    PluginFolder: Environment Now Start Plugins "KINETO_PLUGIN_LIB_DIR_PATH", SettingKind::Text, Described("none"), "plugins(folder)",
+    PluginFolder: Environment Now Start Plugins "KINETO_PLUGIN_LIB_DIR_PATH", SettingKind::Text, Described("none"), "Devices::plugins(folder)",
         "folder of plugins for other accelerators; all are loaded" => (gpu.plugin_folder);
     DisablePlugins: Both Now Start Always "DISABLE_PLUGINS", SettingKind::Bool, Literal("false"), "", "loads no plugins" => (gpu.disables_plugins);
     InputShapes: Both Now Next Always "PROFILE_REPORT_INPUT_SHAPES", SettingKind::Bool, Literal("false"), "record_shapes(bool)",
@@ -398,9 +398,9 @@ keys! {
         "spans whose call stacks are recorded" => (slice_extras.stack_filter);
     PerformanceEvents: Both Now Start Always "PERFORMANCE_EVENTS", SettingKind::List, Literal(""), "performance_events(names)",
         "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)" => (slice_extras.performance_events);
-    DeviceMemory: Both Now Next Cuda "PROFILE_DEVICE_MEMORY", SettingKind::Bool, Literal("false"), "with_device_memory(bool)",
+    DeviceMemory: Both Now Next Cuda "PROFILE_DEVICE_MEMORY", SettingKind::Bool, Literal("false"), "Devices::memory(bool)",
         "records device memory allocated by CUDA's calls, instead of allocators' reports" => (gpu.device_memory);
-    DeviceTelemetry: Both Now Next Always "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "device_telemetry(hz)",
+    DeviceTelemetry: Both Now Next Always "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "Devices::telemetry(hz)",
         "samples power, temperature, clocks, utilization and used memory of GPUs that many times a second, at most 10" => (option);
     PmSamplingMetrics: Both Now Next Metrics "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "Metrics::pm_sampling(metrics)",
         "metrics that NVIDIA's GPUs sample, by CUPTI's names; rows of type `hardware_counters`, if selected" => (option);

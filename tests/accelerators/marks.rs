@@ -8,7 +8,7 @@ use tracing_kineto::integration::{
     ApiCall, Capabilities, CaptureRange, Collector, DeviceWork, RecordLayout, RecordSink, RecordView, Recording,
     Selection, Thread, Unavailable,
 };
-use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, KinetoLayer, Timestamp};
+use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Devices, KinetoLayer, Timestamp};
 
 const TYPES: ActivityTypes = ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaRuntime]);
 
@@ -88,7 +88,8 @@ fn pause() {
 fn slow_end_of_a_range_keeps_the_next_range() {
     let ((waits, is_waiting), (go, may_return)) = (channel(), channel());
     let npu = SlowClock { started: Arc::default(), gate: Arc::new(Mutex::new((waits, may_return))) };
-    let builder = KinetoLayer::builder().no_output().collector(npu.clone()).profiler_range(true);
+    let builder =
+        KinetoLayer::builder().no_output().collector(npu.clone()).devices(Devices::new().profiler_range(true));
     let (_layer, guard) = builder.activities(ActivityTypes::DEFAULT).build().unwrap();
     let (sink, range) = npu.started.lock().unwrap().clone().unwrap();
     let mut launched = Vec::new();

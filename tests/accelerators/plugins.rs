@@ -14,7 +14,7 @@ use support::{File, cuda, simulator};
 use tempfile::TempDir;
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::CollectorReport;
-use tracing_kineto::{ActivityGroup, ActivityType, ActivityTypes, KinetoLayer, KinetoLayerBuilder, annotate};
+use tracing_kineto::{ActivityGroup, ActivityType, ActivityTypes, Devices, KinetoLayer, KinetoLayerBuilder, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Opens a library that the host has already loaded.
@@ -32,13 +32,18 @@ fn mtia(folder: &Path) -> (MutexGuard<'static, ()>, PathBuf) {
     (turn, link)
 }
 
+/// Returns a builder that loads the plugins of a folder.
+fn builder(folder: &Path) -> KinetoLayerBuilder {
+    KinetoLayer::builder().devices(Devices::new().plugins(folder))
+}
+
 pub(super) fn all(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
     builder.activities(ActivityTypes::ALL).no_output().flush_timeout(Duration::from_secs(20))
 }
 
 /// Records `work` with the plugins of a folder.
 fn record(folder: &TempDir, work: impl FnOnce()) -> File {
-    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).build().unwrap();
+    let (layer, guard) = all(builder(folder.path())).build().unwrap();
     subscriber::with_default(tracing_subscriber::registry().with(layer), work);
     File::of(guard.finish().unwrap())
 }
@@ -156,16 +161,14 @@ fn plugin_records_selected_types_alone() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
     let types = ActivityGroup::Cpu.types().with(ActivityType::GpuMemcpy);
-    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).activities(types).build().unwrap();
+    let (layer, guard) = all(builder(folder.path())).activities(types).build().unwrap();
     subscriber::with_default(tracing_subscriber::registry().with(layer), || use_aiu(&loaded(&library)));
     let file = File::of(guard.finish().unwrap());
     let found = ["kernel", "gpu_memcpy", "privateuse1_runtime"].map(|cat| rows(&file, "X", cat).len());
     assert_eq!(found[..2], [0, 1]);
     let types = ActivityGroup::Cpu.types();
-    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path()))
-        .activities(types.difference(ActivityTypes::RUNTIME))
-        .build()
-        .unwrap();
+    let (layer, guard) =
+        all(builder(folder.path())).activities(types.difference(ActivityTypes::RUNTIME)).build().unwrap();
     subscriber::with_default(tracing_subscriber::registry().with(layer), || use_aiu(&loaded(&library)));
     assert!(guard.finish().unwrap().stats().collectors.iter().all(|report| report.name != "aiu"));
 }
@@ -177,7 +180,7 @@ fn work_is_linked_without_call_records() {
     let (_turn, mtia) = mtia(folder.path());
     let work = [ActivityType::ExternalCorrelation, ActivityType::GpuMemcpy, ActivityType::MtiaCcpEvents];
     let types = ActivityGroup::Cpu.types().union(ActivityTypes::of(&work)).difference(ActivityTypes::RUNTIME);
-    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).activities(types).build().unwrap();
+    let (layer, guard) = all(builder(folder.path())).activities(types).build().unwrap();
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         use_aiu(&loaded(&aiu));
         use_mtia(&loaded(&mtia));
@@ -275,7 +278,7 @@ fn hpu_operations_are_recorded() {
     }
     let folder = tempfile::tempdir().unwrap();
     let library = compile("tests/accelerators/lpu.c", folder.path(), "hpu", &[]);
-    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path()))
+    let (layer, guard) = all(builder(folder.path()))
         .activities(ActivityGroup::Hpu.types().union(ActivityGroup::Cpu.types()))
         .build()
         .unwrap();
@@ -343,8 +346,7 @@ fn plugin_faults_are_contained_and_reported() {
     for ((fault, refused, notes), folder) in FAULTS.iter().zip(&folders) {
         compile("tests/accelerators/faulty.c", folder.path(), "faulty", &[&format!("-DFAULT={fault}")]);
         let patience = Duration::from_millis(if *fault == "STOP_HANGS" { 200 } else { 20_000 });
-        let (layer, guard) =
-            all(KinetoLayer::builder().plugins(folder.path())).flush_timeout(patience).build().unwrap();
+        let (layer, guard) = all(builder(folder.path())).flush_timeout(patience).build().unwrap();
         subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             let _step = annotate!("step").entered();
             info_span!("work").in_scope(|| std::thread::sleep(Duration::from_millis(1)));
@@ -431,11 +433,11 @@ fn file_that_is_not_a_plugin_is_named_with_the_reason() {
             .filter_map(|report| Some((report.name.to_owned(), report.state.as_ref().err()?.to_string())));
         reasons.collect::<BTreeMap<_, _>>()
     };
-    let found = reasons(KinetoLayer::builder().plugins(folder.path()));
+    let found = reasons(builder(folder.path()));
     assert!(found["text"].contains("invalid ELF header") || found["text"].contains("file too short"), "{found:?}");
     assert!(found["other"].contains("it lacks KinetoPlugin_register"), "{found:?}");
     assert!(!found.contains_key("readme"));
-    let nowhere = reasons(KinetoLayer::builder().plugins(folder.path().join("nowhere")));
+    let nowhere = reasons(builder(&folder.path().join("nowhere")));
     assert!(nowhere["plugins"].contains("cannot read the folder"), "{nowhere:?}");
     assert!(nowhere["plugins"].contains("KINETO_PLUGIN_LIB_DIR_PATH"), "{nowhere:?}");
 }
@@ -490,7 +492,7 @@ fn wait_until(mut has_come: impl FnMut() -> bool) {
 fn plugin_records_after_a_dropped_preparation() {
     let folder = tempfile::tempdir().unwrap();
     compile("tests/accelerators/pushes.c", folder.path(), "pushes", &[]);
-    let (_layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).record_from_start(false).build().unwrap();
+    let (_layer, guard) = all(builder(folder.path())).record_from_start(false).build().unwrap();
     let profiler = guard.profiler();
     for round in 0..10 {
         drop(profiler.prepare().unwrap());
@@ -505,7 +507,7 @@ fn plugin_records_after_a_dropped_preparation() {
 fn plugin_is_used_again_after_a_slow_start() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=START_IS_SLOW"]);
-    let (_layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).record_from_start(false).build().unwrap();
+    let (_layer, guard) = all(builder(folder.path())).record_from_start(false).build().unwrap();
     let (library, profiler) = (loaded(&library), guard.profiler());
     let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
     profiler.start().unwrap();
@@ -521,7 +523,7 @@ fn plugin_is_used_again_after_a_slow_start() {
 fn plugin_is_used_again_after_a_slow_push() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=PUSH_IS_SLOW"]);
-    let builder = all(KinetoLayer::builder().plugins(folder.path())).flush_timeout(Duration::from_millis(1));
+    let builder = all(builder(folder.path())).flush_timeout(Duration::from_millis(1));
     let (layer, guard) = builder.record_from_start(false).build().unwrap();
     let (library, profiler) = (loaded(&library), guard.profiler());
     let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
@@ -544,7 +546,7 @@ fn plugin_is_used_again_after_a_slow_push() {
 fn plugin_is_used_again_after_a_slow_stop() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=STOP_IS_SLOW"]);
-    let builder = KinetoLayer::builder().plugins(folder.path());
+    let builder = builder(folder.path());
     let (_layer, guard) =
         all(builder).record_from_start(false).flush_timeout(Duration::from_millis(1)).build().unwrap();
     let library = loaded(&library);

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use support::plugins::compile;
 use support::{File, traces};
-use tracing_kineto::{KinetoLayer, integration::EventType};
+use tracing_kineto::{Devices, KinetoLayer, integration::EventType};
 
 const DEVICE: i64 = 17;
 
@@ -111,7 +111,7 @@ fn rows_of_a_real_mtia_are_written_unchanged() {
     let script = folder.path().join("rows");
     std::fs::write(&script, real.script()).unwrap();
     compile("tests/accelerators/replay.c", folder.path(), "replay", &[&format!("-DROWS=\"{}\"", script.display())]);
-    let (_layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).build().unwrap();
+    let (_layer, guard) = all(KinetoLayer::builder().devices(Devices::new().plugins(folder.path()))).build().unwrap();
     // The recording must last as long as the rows.
     std::thread::sleep(Duration::from_nanos(real.last - real.first) + Duration::from_millis(70));
     let file = File::of(guard.finish().unwrap());

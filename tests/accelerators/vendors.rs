@@ -17,7 +17,7 @@ use support::rocm::Hip;
 use support::xpu::Xpu;
 use support::{File, cuda, plugins, xpu};
 use tracing::{info_span, subscriber};
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayer, annotate};
+use tracing_kineto::{ActivityType, ActivityTypes, Devices, KinetoLayer, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// An accelerator: its collector's name, and the rows of each step.
@@ -95,7 +95,7 @@ fn run(names: &str) {
     // Libraries are loaded before the collectors search for them, as in a program linked to them.
     let programs: Vec<_> = vendors.iter().map(|vendor| program(vendor.name, libraries.path())).collect();
     let (layer, guard) = KinetoLayer::builder()
-        .plugins(libraries.path())
+        .devices(Devices::new().plugins(libraries.path()))
         // PTI's overhead rows have arguments, which the schema of Kineto's CUDA traces does not allow.
         .activities(ActivityTypes::ALL.without(ActivityType::Overhead))
         .no_output()

@@ -7,10 +7,10 @@ use support::gpu::{VERSIONS, events, machine, name};
 use support::{File, cuda, gpu};
 use tracing::info_span;
 use tracing_kineto::memory::{self, Device};
-use tracing_kineto::{KinetoLayerBuilder, Loss, MemoryAction};
+use tracing_kineto::{Devices, KinetoLayerBuilder, Loss, MemoryAction};
 
 fn with_memory(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
-    gpu::all(builder).with_device_memory(true)
+    gpu::all(builder).devices(Devices::new().memory(true))
 }
 
 /// Returns each allocation or free: device, bytes, total, and span.

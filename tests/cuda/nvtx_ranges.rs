@@ -7,7 +7,7 @@ use support::gpu::{VERSIONS, events, interval, machine, name};
 use support::ranges::Ranges;
 use support::{File, child, cuda, gpu};
 use tracing::info_span;
-use tracing_kineto::{Doctor, KinetoLayerBuilder, Mode};
+use tracing_kineto::{Devices, Doctor, KinetoLayerBuilder, Mode};
 
 /// Runs `child`, an ignored test of this file, with `tool`; without one, no variable names a tool.
 fn play(child: &str, tool: Option<&Path>, variables: &[(&str, &str)]) {
@@ -22,7 +22,7 @@ fn cupti() -> std::path::PathBuf {
 }
 
 fn with_ranges(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
-    gpu::all(builder).nvtx_ranges(true)
+    gpu::all(builder).devices(Devices::new().nvtx_ranges(true))
 }
 
 /// Returns the rows of ranges: annotations that are not spans.
@@ -252,7 +252,7 @@ fn child_without_devices_activities() {
     let (_machine, ranges) = (machine(""), Ranges::open());
     let types = tracing_kineto::ActivityTypes::from_type(tracing_kineto::ActivityType::UserAnnotation);
     let file = support::record_with(
-        |builder| builder.activities(types).nvtx_ranges(true),
+        |builder| builder.activities(types).devices(Devices::new().nvtx_ranges(true)),
         || {
             ranges.push("theirs");
             ranges.mark("tick");

@@ -8,7 +8,8 @@ use support::gpu::{Counts, calls, interval, kernels, machine, name, tally, under
 use support::{File, cuda, gpu, layer};
 use tracing::subscriber;
 use tracing_kineto::{
-    ActivityGroup, ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Profiler, RecordedTime, Status, annotate,
+    ActivityGroup, ActivityType, ActivityTypes, Devices, KinetoLayerBuilder, Loss, Profiler, RecordedTime, Status,
+    annotate,
 };
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -178,7 +179,7 @@ fn nothing_is_recorded_outside_of_profiler_ranges() {
     for options in ["", "nested_driver=1"] {
         let machine = machine(options);
         let (file, found) = record(
-            |builder| builder.profiler_range(true),
+            |builder| builder.devices(Devices::new().profiler_range(true)),
             |profiler| {
                 assert_eq!(profiler.status(), Status::Paused);
                 launch(&machine, "before", 2);
@@ -208,7 +209,7 @@ fn nothing_is_recorded_outside_of_profiler_ranges() {
 #[test]
 fn range_may_be_open_at_the_end_and_across_recordings() {
     let machine = machine("");
-    let (layer, guard) = layer(|builder| gpu::all(builder).profiler_range(true));
+    let (layer, guard) = layer(|builder| gpu::all(builder).devices(Devices::new().profiler_range(true)));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         machine.start_profiler();
@@ -232,7 +233,7 @@ fn host_alone_can_be_recorded_in_ranges() {
     let machine = machine("");
     let host = ActivityTypes::from(ActivityType::UserAnnotation);
     let (file, found) = record(
-        |builder| builder.activities(host).profiler_range(true),
+        |builder| builder.activities(host).devices(Devices::new().profiler_range(true)),
         |_| {
             launch(&machine, "outside", 1);
             machine.start_profiler();
@@ -247,7 +248,7 @@ fn host_alone_can_be_recorded_in_ranges() {
 fn empty_trace_reports_that_ranges_cannot_be_observed() {
     let machine = machine("busy=1");
     let (file, found) = record(
-        |builder| builder.profiler_range(true),
+        |builder| builder.devices(Devices::new().profiler_range(true)),
         |profiler| {
             machine.start_profiler();
             launch(&machine, "unseen", 2);
@@ -259,7 +260,7 @@ fn empty_trace_reports_that_ranges_cannot_be_observed() {
     let why = file.trace.why_empty().unwrap();
     assert!(why.contains("which needs CUPTI"), "{why}");
     let (file, _) = record(
-        |builder| builder.profiler_range(true),
+        |builder| builder.devices(Devices::new().profiler_range(true)),
         |profiler| {
             profiler.resume().unwrap();
             launch(&machine, "by_hand", 1);
@@ -273,7 +274,7 @@ fn concurrent_ranges_pauses_snapshots_and_stops_finish() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
     let (cuda, over) = (*machine, AtomicBool::new(false));
-    let (layer, guard) = layer(|builder| gpu::all(builder).profiler_range(true));
+    let (layer, guard) = layer(|builder| gpu::all(builder).devices(Devices::new().profiler_range(true)));
     let profiler = guard.profiler();
     std::thread::scope(|scope| {
         for _ in 0..2 {

@@ -10,7 +10,7 @@ use support::gpu::{Counts, calls, events, interval, kernels, losses, machine, na
 use support::{File, cuda, gpu, layer, on_thread, record_with, spawn};
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::Why;
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Profiler, Status, annotate};
+use tracing_kineto::{ActivityType, ActivityTypes, Devices, KinetoLayerBuilder, Loss, Profiler, Status, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Runs `work` under a layer that starts no recording itself.
@@ -438,7 +438,7 @@ fn graph_can_be_one_row() {
     let nodes = gpu::record(work);
     let one = Counts { launches: 3, starts: 3, ..Counts::default() };
     assert_eq!(Counts::of(&nodes), Counts { kernels: 12, linked: 12, ends: 12, ..one });
-    let whole = record_with(|builder| gpu::all(builder).graph_trace(true), work);
+    let whole = record_with(|builder| gpu::all(builder).devices(Devices::new().graph_trace(true)), work);
     assert_eq!(Counts::of(&whole), Counts { kernels: 3, linked: 3, ends: 3, ..one });
     assert!(kernels(&whole).iter().all(|row| row["args"]["graph id"] != 0 && under(&whole, row) == "replay"));
     assert!(whole.trace.stats().losses.is_empty(), "{}", whole.trace.stats());

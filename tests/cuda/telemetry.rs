@@ -9,7 +9,7 @@ use support::{File, cuda, layer, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::{CollectorReport, Why};
-use tracing_kineto::{Doctor, KinetoLayerBuilder, Profiler};
+use tracing_kineto::{Devices, Doctor, KinetoLayerBuilder, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
 
 const ROWS: [PlantedRow; 8] = [
@@ -38,7 +38,7 @@ impl Drop for Nvml {
 }
 
 fn sampled(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
-    gpu::all(builder).device_telemetry(10)
+    gpu::all(builder).devices(Devices::new().telemetry(10))
 }
 
 /// Records until a value of a GPU was read three times.
@@ -183,7 +183,8 @@ fn reasons_for_lower_clocks_are_named() {
 fn rate_above_the_highest_is_clamped_and_noted() {
     let _machine = machine("");
     let _nvml = nvml("");
-    let file = record_with(|builder| gpu::all(builder).device_telemetry(50), || wait_for("0:reasons", 1));
+    let file =
+        record_with(|builder| gpu::all(builder).devices(Devices::new().telemetry(50)), || wait_for("0:reasons", 1));
     assert_eq!(notes_with(&file, "DEVICE_TELEMETRY_HZ is 50: devices are sampled 10 times a second"), 1);
 }
 

@@ -7,7 +7,7 @@ use support::gpu::{PATIENCE, events, interval, kernels, machine, name, stream, u
 use support::{File, cuda, gpu, on_thread, record_with};
 use tracing::info_span;
 use tracing_kineto::integration::{CudaEvents, EventTimers};
-use tracing_kineto::{KinetoLayerBuilder, Mode, annotate};
+use tracing_kineto::{Devices, KinetoLayerBuilder, Mode, annotate};
 
 /// Rounding of times between events, which are milliseconds as a float.
 const FLOAT_NS: u64 = 200;
@@ -111,7 +111,9 @@ fn timer_uses_the_programs_streams_and_skips_captures() {
     let timer = unsafe { CudaEvents::on_streams(move || usize::try_from(own.0).unwrap()) };
     let kernel = cuda.only_kernel("k_us200");
     let file = record_with(
-        |builder| builder.mode(Mode::KinetoPrivateUse1Fallback).device_timer(timer).flush_timeout(PATIENCE),
+        |builder| {
+            builder.mode(Mode::KinetoPrivateUse1Fallback).devices(Devices::new().timer(timer)).flush_timeout(PATIENCE)
+        },
         || {
             info_span!("launched").in_scope(|| cuda.launch(kernel, 1, own));
             cuda.begin_capture(own);

@@ -10,13 +10,15 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tracing_kineto::{KinetoLayer, KinetoLayerBuilder, Mode};
+use tracing_kineto::{Devices, KinetoLayer, KinetoLayerBuilder, Mode};
 use tracing_subscriber::prelude::*;
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("privileged_builder", |folder| record_as(folder, KinetoLayer::builder().mode(Mode::Kineto | Mode::Nvtx))),
-    ("privileged_plugins", |folder| record_as(folder, KinetoLayer::builder().plugins("."))),
-    ("privileged_trust", |folder| record_as(folder, KinetoLayer::builder().plugins("plugins").trust_caller(true))),
+    ("privileged_plugins", |folder| record_as(folder, KinetoLayer::builder().devices(Devices::new().plugins(".")))),
+    ("privileged_trust", |folder| {
+        record_as(folder, KinetoLayer::builder().devices(Devices::new().plugins("plugins")).trust_caller(true))
+    }),
     ("privileged_config", |folder| {
         report(folder, &KinetoLayer::builder().no_output().config_file("c.conf").build().unwrap_err().to_string());
     }),

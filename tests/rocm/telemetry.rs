@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use support::amd::{self, step};
 use support::telemetry::{PlantedRow, check_samples, now, telemetry, wait_until};
 use support::{File, gpu, record_with, rocm, simulator};
-use tracing_kineto::{Doctor, KinetoLayerBuilder};
+use tracing_kineto::{Devices, Doctor, KinetoLayerBuilder};
 
 const ROWS: [PlantedRow; 7] = [
     ("Power (W)", 300.0, 50.0, 0.25),
@@ -36,7 +36,7 @@ fn count(what: &str) -> u64 {
 }
 
 fn sampled(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
-    amd::all(builder).device_telemetry(10)
+    amd::all(builder).devices(Devices::new().telemetry(10))
 }
 
 fn notes(file: &File) -> Vec<String> {

@@ -8,7 +8,7 @@ use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Average;
 use tracing_kineto::integration::{Capabilities, DeviceTimer, EventTimers, NotTimed, Token, Unavailable, Why};
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Mode, annotate};
+use tracing_kineto::{ActivityType, ActivityTypes, Devices, KinetoLayerBuilder, Mode, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// A device whose clock the test advances.
@@ -89,8 +89,9 @@ fn record_by(
     more: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
     work: impl FnOnce(),
 ) -> File {
-    let configure =
-        |builder: KinetoLayerBuilder| more(builder.mode(Mode::KinetoPrivateUse1Fallback).device_timer(fake.clone()));
+    let configure = |builder: KinetoLayerBuilder| {
+        more(builder.mode(Mode::KinetoPrivateUse1Fallback).devices(Devices::new().timer(fake.clone())))
+    };
     let file = record_with(configure, work);
     assert!(fake.state().live.is_empty(), "events are left");
     file
@@ -276,7 +277,7 @@ fn event_pairs_are_bounded_in_each_recording() {
             let full = "2 spans not timed: limit of event pairs reached";
             assert_eq!(notes(&file).contains(&full.to_owned()), spans == 5, "{:?}", notes(&file));
             let reason = &file.json["tracing_kineto"]["collectors"]["timers"]["unavailable"];
-            assert_eq!(reason, "the program has no timer for this mode; use KinetoLayerBuilder::device_timer");
+            assert_eq!(reason, "the program has no timer for this mode; use Devices::timer");
             profiler.start().unwrap();
             exit(&open);
         }
@@ -286,7 +287,8 @@ fn event_pairs_are_bounded_in_each_recording() {
 #[test]
 fn spans_around_a_pause_are_not_timed() {
     let fake = FakeTimer::default();
-    let (layer, guard) = layer(|builder| builder.mode(Mode::KinetoPrivateUse1Fallback).device_timer(fake.clone()));
+    let (layer, guard) =
+        layer(|builder| builder.mode(Mode::KinetoPrivateUse1Fallback).devices(Devices::new().timer(fake.clone())));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         let around = info_span!("around").entered();

@@ -14,7 +14,7 @@ use tracing_kineto::integration::{
     ApiCall, Capabilities, DeviceTimer, DeviceWork, NotTimed, RecordLayout, RecordSink, RecordView, Recording,
     Selection, Thread, Token, Unavailable,
 };
-use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver};
+use tracing_kineto::{ActivityType, ActivityTypes, Devices, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver};
 
 thread_local! {
     static PUSHED: Cell<u64> = const { Cell::new(0) };
@@ -139,8 +139,9 @@ fn backend_registers_a_name_collector_observer_and_timer() {
     let types = ActivityTypes::DEFAULT.with(ActivityType::PrivateUse1Runtime);
     let file = record_with(
         |b| {
-            let b = b.mode(Mode::KinetoPrivateUse1Fallback).private_use1_name("npu").activities(types);
-            b.collector(npu.clone()).observer(npu.clone()).device_timer(npu.clone())
+            let b = b.mode(Mode::KinetoPrivateUse1Fallback).activities(types);
+            let devices = Devices::new().private_use1_name("npu").timer(npu.clone());
+            b.collector(npu.clone()).observer(npu.clone()).devices(devices)
         },
         || {
             info_span!("op").in_scope(|| npu.launch("gemm"));
@@ -177,8 +178,8 @@ fn backend_is_privateuse1_without_a_valid_name() {
     assert!(file.json.get("privateuse1_backend_name").is_none());
     assert!(file.trace.events().key_averages().table().to_string().contains("Self PRIVATEUSE1"));
     for name in ["", "Npu", "7", "n p u", "cuda", "cpu", "xpu"] {
-        let error = KinetoLayer::builder().private_use1_name(name).build().unwrap_err();
+        let error = KinetoLayer::builder().devices(Devices::new().private_use1_name(name)).build().unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains("\"npu\""), "{name}: {error}");
     }
-    drop(layer(|b| b.private_use1_name("privateuse1")));
+    drop(layer(|b| b.devices(Devices::new().private_use1_name("privateuse1"))));
 }

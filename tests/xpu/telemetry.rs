@@ -6,7 +6,7 @@ use support::intel::{self, machine};
 use support::telemetry::{PlantedRow, check_samples, now, telemetry, wait_until};
 use support::xpu::{self, WaitKind};
 use support::{File, gpu, record_with};
-use tracing_kineto::{Doctor, KinetoLayerBuilder};
+use tracing_kineto::{Devices, Doctor, KinetoLayerBuilder};
 
 const ROWS: [PlantedRow; 7] = [
     ("Power (W)", 200.0, 50.0, 0.25),
@@ -19,7 +19,7 @@ const ROWS: [PlantedRow; 7] = [
 ];
 
 fn sampled(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
-    intel::all(builder).device_telemetry(10)
+    intel::all(builder).devices(Devices::new().telemetry(10))
 }
 
 /// Waits until the used memory of the first device was read that many more times.

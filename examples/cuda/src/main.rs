@@ -53,7 +53,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 use tracing::info_span;
-use tracing_kineto::{KinetoGuard, KinetoLayer, Profiler};
+use tracing_kineto::{Devices, KinetoGuard, KinetoLayer, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use view::View;
@@ -150,7 +150,7 @@ fn seconds(option: &str, value: Option<String>) -> Outcome<Duration> {
 /// Runs all checks; keeps the trace of the first recording.
 fn accept(path: &str, report: &mut Report) -> Outcome<()> {
     let builder = KinetoLayer::builder().no_output().record_from_start(false);
-    let (layer, guard) = builder.device_telemetry(TELEMETRY_HZ).build()?;
+    let (layer, guard) = builder.devices(Devices::new().telemetry(TELEMETRY_HZ)).build()?;
     tracing_subscriber::registry().with(layer).init();
     let profiler = guard.profiler();
 

@@ -26,7 +26,7 @@ pub enum Mode {
     /// Spans are recorded, and events measure CUDA devices' work for them instead of CUPTI (`KINETO_GPU_FALLBACK`, 7): see
     /// [`CudaEvents`](crate::integration::CudaEvents).
     KinetoGpuFallback,
-    /// The same with the program's own [`device_timer`](crate::KinetoLayerBuilder::device_timer)
+    /// The same with the program's own [timer](crate::Devices::timer)
     /// (`KINETO_PRIVATEUSE1_FALLBACK`, 8).
     KinetoPrivateUse1Fallback,
 }
