@@ -28,7 +28,9 @@ use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::memory::Tracked;
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, Overflow, ThreadFilter, Timestamp};
+use tracing_kineto::{
+    ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, Overflow, Stacks, ThreadFilter, Timestamp,
+};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 
@@ -166,7 +168,7 @@ fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Err
         }
         other => {
             let frames = other.strip_prefix("stacks:").ok_or_else(|| format!("no such subject: {other}"))?;
-            let builder = KinetoLayer::builder().no_output().with_stack(true).stack_frames(frames.parse()?);
+            let builder = KinetoLayer::builder().no_output().with_stack(Stacks::new().frames(frames.parse()?));
             let (layer, guard) = builder.build()?;
             set_global_default(Registry::default().with(layer))?;
             Ok(Some(guard))

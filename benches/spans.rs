@@ -11,7 +11,7 @@ use std::hint::black_box;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use tracing::{Dispatch, dispatcher, info_span};
-use tracing_kineto::{KinetoGuard, KinetoLayer};
+use tracing_kineto::{KinetoGuard, KinetoLayer, Stacks};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 
@@ -69,7 +69,7 @@ impl Subject {
         }
         let builder = KinetoLayer::builder().no_output().record_from_start(!matches!(self, Subject::Idle));
         let builder = match self {
-            Subject::Stacks(frames) => builder.with_stack(true).stack_frames(frames),
+            Subject::Stacks(frames) => builder.with_stack(Stacks::new().frames(frames)),
             Subject::Counting(events) => builder.performance_events(SOFTWARE.iter().copied().take(events)),
             _ => builder,
         };

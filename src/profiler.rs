@@ -271,7 +271,7 @@ impl Profiler {
     /// `enableProfilerInChildThread`. Dropping the returned value excludes the thread again.
     ///
     /// Spans that the thread has entered already are not recorded. A span created before has its fields only with
-    /// [`fields_while_idle`](crate::KinetoLayerBuilder::fields_while_idle).
+    /// [`Fields::while_idle`](crate::Fields::while_idle).
     ///
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running;

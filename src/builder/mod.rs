@@ -14,6 +14,7 @@ pub use devices::Devices;
 pub use dumps::Dumps;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
+pub use spans::{Fields, Stacks};
 
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::config::{self, Activation, Config, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value};

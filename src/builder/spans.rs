@@ -1,17 +1,134 @@
 //! Settings of the builder about spans and events.
 
 use super::KinetoLayerBuilder;
-use crate::config::{AsyncSpans, Key};
+use crate::config::{AsyncSpans, Key, SourceSettings};
 use crate::recorder::ThreadFilter;
 use kineto_model::activity::{ActivityType, RecordScope};
 use std::sync::Arc;
 use tracing_core::{LevelFilter, Metadata};
 use tracing_subscriber::filter::Targets;
 
-impl KinetoLayerBuilder {
+/// Selects the fields of spans and events that are recorded, for [`KinetoLayerBuilder::fields`].
+///
+/// ```
+/// use tracing_kineto::{Fields, KinetoLayer};
+///
+/// let fields = Fields::new().deny(["password", "token"]).limit_bytes(256);
+/// let builder = KinetoLayer::builder().fields(fields);
+/// ```
+#[must_use = "pass it to `KinetoLayerBuilder::fields`"]
+#[derive(Clone, Debug, Default)]
+pub struct Fields {
+    settings: SourceSettings,
+}
+
+impl Fields {
+    /// Creates settings that leave all to the environment, the configuration file and the defaults.
+    pub fn new() -> Fields {
+        Fields::default()
+    }
+
     /// Records the fields of spans as arguments. Default: true. Turn it off before sharing traces that may contain secrets.
-    pub fn with_args(mut self, on: bool) -> Self {
-        self.overrides.set(Key::WithArgs, on);
+    pub fn record(mut self, on: bool) -> Self {
+        self.settings.set(Key::WithArgs, on);
+        self
+    }
+
+    /// Omits the fields of these names.
+    pub fn deny(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        self.settings.set(Key::DenyFields, names);
+        self
+    }
+
+    /// Sets the most bytes of a text value; a longer one is cut at a character boundary. Default: 4096.
+    pub fn limit_bytes(mut self, bytes: usize) -> Self {
+        self.settings.set(Key::FieldLimit, bytes);
+        self
+    }
+
+    /// Keeps the fields of spans created while nothing is recorded, at the cost of an allocation each. Default: false; such
+    /// spans then appear without fields, and are counted.
+    pub fn while_idle(mut self, on: bool) -> Self {
+        self.settings.set(Key::FieldsWhileIdle, on);
+        self
+    }
+}
+
+/// Settings of the call stacks of spans, for [`KinetoLayerBuilder::with_stack`].
+///
+/// ```
+/// use tracing_kineto::{KinetoLayer, Stacks};
+///
+/// let builder = KinetoLayer::builder().with_stack(Stacks::new().frames(16));
+/// ```
+#[must_use = "pass it to `KinetoLayerBuilder::with_stack`"]
+#[derive(Clone, Debug)]
+pub struct Stacks {
+    settings: SourceSettings,
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        Stacks::new()
+    }
+}
+
+/// True records stacks, as [`Stacks::new`]; false does not, whatever the environment requests.
+impl From<bool> for Stacks {
+    fn from(on: bool) -> Stacks {
+        let mut stacks = Stacks::if_requested();
+        stacks.settings.set(Key::WithStack, on);
+        stacks
+    }
+}
+
+impl Stacks {
+    /// Records stacks.
+    pub fn new() -> Stacks {
+        true.into()
+    }
+
+    /// Creates settings for the case that the environment, the configuration file or a request asks for stacks.
+    pub fn if_requested() -> Stacks {
+        Stacks { settings: SourceSettings::default() }
+    }
+
+    /// Sets the most frames of a stack, 1 to 128. Default: 32.
+    pub fn frames(mut self, count: usize) -> Self {
+        self.settings.set(Key::StackFrames, count);
+        self
+    }
+
+    /// Selects the spans that get stacks, by target and level. Default: all.
+    pub fn filter(mut self, filter: Targets) -> Self {
+        self.settings.set(Key::StackFilter, filter);
+        self
+    }
+}
+
+impl KinetoLayerBuilder {
+    /// Sets which fields are recorded. Adds to an earlier call; the last value of a setting counts.
+    pub fn fields(mut self, fields: Fields) -> Self {
+        self.overrides.merge(fields.settings);
+        self
+    }
+
+    /// Records the call stack at each enter of a span, as its argument `Call stack`. Default: none.
+    ///
+    /// Like torch's `with_stack`, with native functions in place of Python's. Frames are `file(line): function`, the
+    /// innermost first, joined by `;`. Inlined functions are frames too. The stack begins with the program's function; the
+    /// frames of this crate and of `tracing` are omitted.
+    ///
+    /// While the program runs, only return addresses are recorded: about a quarter of a microsecond and 8 bytes for each
+    /// frame of each enter. Symbols are resolved when rows are read, once for each address; this needs the program's debug
+    /// information (`debug = "line-tables-only"` suffices). A backward operation (by `fwd_thread` or `record_scope`) has no
+    /// stack, as in torch, and a span with a field `call_stack` shows that instead.
+    ///
+    /// Needs the feature `backtrace`; without it, `build` fails.
+    pub fn with_stack(mut self, stacks: impl Into<Stacks>) -> Self {
+        let stacks: Stacks = stacks.into();
+        self.overrides.merge(stacks.settings);
         self
     }
 
@@ -120,35 +237,6 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Records the call stack at each enter of a span, as its argument `Call stack`. Default: false.
-    ///
-    /// Like torch's `with_stack`, with native functions in place of Python's. Frames are `file(line): function`, the
-    /// innermost first, joined by `;`. Inlined functions are frames too. The stack begins with the program's function; the
-    /// frames of this crate and of `tracing` are omitted.
-    ///
-    /// While the program runs, only return addresses are recorded: about a quarter of a microsecond and 8 bytes for each
-    /// frame of each enter. Symbols are resolved when rows are read, once for each address; this needs the program's debug
-    /// information (`debug = "line-tables-only"` suffices). A backward operation (by `fwd_thread` or `record_scope`) has no
-    /// stack, as in torch, and a span with a field `call_stack` shows that instead.
-    ///
-    /// Needs the feature `backtrace`; without it, `build` fails.
-    pub fn with_stack(mut self, on: bool) -> Self {
-        self.overrides.set(Key::WithStack, on);
-        self
-    }
-
-    /// Sets the most frames of the stacks of [`with_stack`](Self::with_stack), 1 to 128. Default: 32.
-    pub fn stack_frames(mut self, count: usize) -> Self {
-        self.overrides.set(Key::StackFrames, count);
-        self
-    }
-
-    /// Selects the spans that get the stacks of [`with_stack`](Self::with_stack), by target and level. Default: all.
-    pub fn stack_filter(mut self, filter: Targets) -> Self {
-        self.overrides.set(Key::StackFilter, filter);
-        self
-    }
-
     /// Counts these events for each thread, and shows the count of each slice, nested slices included; torch's
     /// `performance_events`. Linux only. Default: none.
     ///
@@ -168,13 +256,6 @@ impl KinetoLayerBuilder {
     pub fn performance_events(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         self.overrides.set(Key::PerformanceEvents, names);
-        self
-    }
-
-    /// Omits the fields of these names.
-    pub fn deny_fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        self.overrides.set(Key::DenyFields, names);
         self
     }
 
@@ -234,7 +315,7 @@ impl KinetoLayerBuilder {
     ///
     /// Other threads contribute no spans, events or allocations, and observers receive nothing from them. Their device work
     /// stays in the trace, without a span. If an excluded thread creates a span and a recorded one enters it, the span counts
-    /// as created while nothing was recorded ([`fields_while_idle`](Self::fields_while_idle)). Memory that an excluded thread
+    /// as created while nothing was recorded ([`Fields::while_idle`]). Memory that an excluded thread
     /// frees stays alive in a memory timeline.
     pub fn threads(mut self, threads: ThreadFilter) -> Self {
         self.threads = threads;
@@ -250,19 +331,6 @@ impl KinetoLayerBuilder {
     /// Records only spans and events that pass the filter, without an effect on other layers.
     pub fn filter(mut self, filter: Targets) -> Self {
         self.overrides.set(Key::Filter, filter);
-        self
-    }
-
-    /// Sets the most bytes of a text value; a longer one is cut at a character boundary. Default: 4096.
-    pub fn field_limit_bytes(mut self, bytes: usize) -> Self {
-        self.overrides.set(Key::FieldLimit, bytes);
-        self
-    }
-
-    /// Keeps the fields of spans created while nothing is recorded, at the cost of an allocation each. Default: false; such
-    /// spans then appear without fields, and are counted.
-    pub fn fields_while_idle(mut self, on: bool) -> Self {
-        self.overrides.set(Key::FieldsWhileIdle, on);
         self
     }
 }

@@ -26,6 +26,7 @@ mod layer;
 pub use guard::FlushGuard;
 pub use layer::{ChromeLayer, EventOrSpan};
 
+use crate::builder::Fields;
 use crate::config::AsyncSpans;
 use crate::layer::KinetoLayer;
 use crate::write::sink::Writers;
@@ -168,7 +169,7 @@ where
         };
         let labels = Labels::new(self.name_fn, self.category_fn);
         let builder = KinetoLayer::builder()
-            .with_args(self.include_args)
+            .fields(Fields::new().record(self.include_args))
             .with_location(self.include_locations)
             .events(LevelFilter::TRACE)
             .async_spans(match self.trace_style {

@@ -238,7 +238,7 @@ keys! {
          `{pid}`; `{host}`, `{pid}`, `{rank}` and `{time}` are replaced" => output: Output;
     Filter: Both Now Start Always "FILTER", SettingKind::Filter, Described("everything"), "filter(targets)",
         "spans and events that this layer records, by target and level" => filter: Option<Targets>;
-    WithArgs: Both Now Start Always "WITH_ARGS", SettingKind::Bool, Literal("true"), "with_args(bool)",
+    WithArgs: Both Now Start Always "WITH_ARGS", SettingKind::Bool, Literal("true"), "Fields::record(bool)",
         "records the fields of spans and events" => with_args: bool;
     WithTarget: Both Now Next Always "WITH_TARGET", SettingKind::Bool, Literal("true"), "with_target(bool)", "records targets of spans" => with_target: bool;
     WithLocation: Both Now Next Always "WITH_LOCATION", SettingKind::Bool, Literal("false"), "with_location(bool)",
@@ -251,7 +251,7 @@ keys! {
         "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`" => fwd_bwd: bool;
     Collectives: Environment Now Start Always "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", SettingKind::OneIsTrue, Literal("false"),
         "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type" => collectives: bool;
-    DenyFields: Both Now Start Always "DENY_FIELDS", SettingKind::List, Literal(""), "deny_fields(names)",
+    DenyFields: Both Now Start Always "DENY_FIELDS", SettingKind::List, Literal(""), "Fields::deny(names)",
         "fields of these names are never recorded" => deny_fields: Vec<String>;
     Events: Both Now Start Always "EVENTS", SettingKind::Events, Literal("off"), "events(level)",
         "events from this level up become instants (or, under the target `kineto::counter`, counters)" => events: LevelFilter = LevelFilter::OFF;
@@ -286,7 +286,7 @@ keys! {
         "write_at_end(bool)", "writes the trace when the recording ends with the program" => (dumps.write_at_end);
     FileLimit: Both Now Start Always "FILE_LIMIT_MB", SettingKind::Mebibytes, Described("none"), "file_limit_bytes(bytes)",
         "size at which a file that is written without a call of the program is closed, readable and incomplete" => (dumps.file_limit);
-    FieldLimit: Both Now Start Always "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "field_limit_bytes(bytes)",
+    FieldLimit: Both Now Start Always "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "Fields::limit_bytes(bytes)",
         "length at which values of fields are cut" => field_limit_bytes: usize;
     FlushTimeout: Both Now AtOnce Always "FLUSH_TIMEOUT_MSECS", SettingKind::Milliseconds, Literal("5000"), "flush_timeout(duration)",
         "how long writing may take without progress; at the end of the process, in all" => flush_timeout: Duration;
@@ -314,7 +314,7 @@ keys! {
         "how long collectors run before the start time, if that much time is left; in a request, at most 60" => (in ondemand.timetable);
     WarmupIterations: Both Now Start OnDemand "ACTIVITIES_WARMUP_ITERATIONS", I32, Described("0"), "",
         "minimum number of iterations that collectors run before the start iteration" => (in ondemand.timetable);
-    FieldsWhileIdle: Both Now Start Always "FIELDS_WHILE_IDLE", SettingKind::Bool, Literal("false"), "fields_while_idle(bool)",
+    FieldsWhileIdle: Both Now Start Always "FIELDS_WHILE_IDLE", SettingKind::Bool, Literal("false"), "Fields::while_idle(bool)",
         "keeps fields of spans that are created while nothing is recorded" => fields_while_idle: bool;
     FlushOnSignals: Both Now Start Always "FLUSH_ON_SIGNALS", SettingKind::Bool, Literal("true"), "flush_on_signals(bool)",
         "writes the trace on SIGINT, SIGTERM or SIGHUP, before the signal ends the process" => flush_on_signals: bool;
@@ -388,13 +388,13 @@ keys! {
         "asks the program for the data to compute FLOPs, through its session observers" => (flags.with_flops);
     ProfileProfileMemory: Both Now Next Always "PROFILE_PROFILE_MEMORY", SettingKind::Bool, Literal("false"), "with_memory(bool)",
         "records allocators' reports" => (flags.profile_memory);
-    WithStack: Both Now Start Always "PROFILE_WITH_STACK", SettingKind::Bool, Literal("false"), "with_stack(bool)",
+    WithStack: Both Now Start Always "PROFILE_WITH_STACK", SettingKind::Bool, Literal("false"), "with_stack(stacks)",
         "records the call stack of each enter of a span (feature `backtrace`)" => (flags.with_stack);
     PythonStackTrace: Both Now Start Always "PYTHON_STACK_TRACE", SettingKind::Bool, Literal("false"), "",
         "the same as PROFILE_WITH_STACK" => (flags.with_stack);
-    StackFrames: Both Now Start Always "STACK_FRAMES", SettingKind::Int(1..=128), Literal("32"), "stack_frames(count)",
+    StackFrames: Both Now Start Always "STACK_FRAMES", SettingKind::Int(1..=128), Literal("32"), "Stacks::frames(count)",
         "maximum number of frames of a call stack" => (slice_extras.stack_frames);
-    StackFilter: Both Now Start Always "STACK_FILTER", SettingKind::Filter, Described("everything"), "stack_filter(targets)",
+    StackFilter: Both Now Start Always "STACK_FILTER", SettingKind::Filter, Described("everything"), "Stacks::filter(targets)",
         "spans whose call stacks are recorded" => (slice_extras.stack_filter);
     PerformanceEvents: Both Now Start Always "PERFORMANCE_EVENTS", SettingKind::List, Literal(""), "performance_events(names)",
         "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)" => (slice_extras.performance_events);

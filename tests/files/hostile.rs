@@ -2,7 +2,7 @@
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use tracing::{info_span, subscriber::with_default};
-use tracing_kineto::{KinetoLayer, KinetoLayerBuilder, LogSink, Message, Trace};
+use tracing_kineto::{Fields, KinetoLayer, KinetoLayerBuilder, LogSink, Message, Trace};
 use tracing_subscriber::prelude::*;
 
 macro_rules! x16 {
@@ -100,7 +100,8 @@ fn read(trace: &Trace) -> Value {
 
 /// Records `work` and returns the trace.
 fn record(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> Trace {
-    let builder = KinetoLayer::builder().no_output().field_limit_bytes(1 << 20).buffer_limit_bytes(64 << 20);
+    let builder =
+        KinetoLayer::builder().no_output().fields(Fields::new().limit_bytes(1 << 20)).buffer_limit_bytes(64 << 20);
     let (layer, guard) = configure(builder).build().unwrap();
     with_default(tracing_subscriber::registry().with(layer), work);
     let trace = guard.finish().unwrap();

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tracing_kineto::analysis::StackMetric;
-use tracing_kineto::{ErrorKind, KinetoLayer, Trace};
+use tracing_kineto::{ErrorKind, Fields, KinetoLayer, Trace};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("full", |folder| {
@@ -90,7 +90,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     }),
     #[cfg(target_os = "linux")]
     ("no_memory_for_long_fields", |folder| {
-        let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).field_limit_bytes(1 << 20));
+        let _guard =
+            record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).fields(Fields::new().limit_bytes(1 << 20)));
         let long = "x".repeat(1 << 20);
         work();
         sys::limit_memory(Some(8 << 20));

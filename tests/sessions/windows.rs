@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::{File, enter, exit, layer, on_thread, record, spawn};
 use tracing::info_span;
-use tracing_kineto::{AsyncSpans, ErrorKind, KinetoLayerBuilder, Loss, Profiler, Status};
+use tracing_kineto::{AsyncSpans, ErrorKind, Fields, KinetoLayerBuilder, Loss, Profiler, Status};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Runs `work` with the profiler of a layer that does not record yet.
@@ -286,7 +286,7 @@ fn flush_writes_the_file_during_the_recording() {
 fn spans_made_while_idle_have_no_fields_and_are_counted() {
     for (kept, fields, not_seen) in [(false, "{}", 1), (true, r#"{"n":1,"text":"a"}"#, 0)] {
         with_profiler(
-            |b| b.fields_while_idle(kept),
+            |b| b.fields(Fields::new().while_idle(kept)),
             |profiler| {
                 let outer = info_span!("outer");
                 let (plain, with_fields) =

@@ -2,7 +2,7 @@
 
 use support::{File, fields, nanos, on_thread, record, record_with};
 use tracing::{Level, debug, error, event, info, info_span, trace, warn};
-use tracing_kineto::{ActivityType, ActivityTypes, Loss, annotate, counter};
+use tracing_kineto::{ActivityType, ActivityTypes, Fields, Loss, annotate, counter};
 use tracing_subscriber::filter::LevelFilter;
 
 fn names(file: &File) -> Vec<&str> {
@@ -130,7 +130,7 @@ fn counters_are_recorded_without_any_option() {
 
 #[test]
 fn counter_values_are_recorded_without_args() {
-    let file = record_with(|builder| builder.with_args(false), || counter!("queue", depth = 3));
+    let file = record_with(|builder| builder.fields(Fields::new().record(false)), || counter!("queue", depth = 3));
     assert_eq!(counters(&file), [r#"queue{"depth":3}"#]);
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use support::{record, record_with};
 use tracing::field::{Empty, Value};
 use tracing::{Span, error, info, info_span};
-use tracing_kineto::{Args, AsyncSpans, KinetoLayerBuilder, Loss, annotate};
+use tracing_kineto::{Args, AsyncSpans, Fields, KinetoLayerBuilder, Loss, annotate};
 
 /// Records one span and compares the args of its fields.
 #[track_caller]
@@ -257,7 +257,7 @@ fn texts_stay_whole_when_the_limit_exceeds_a_chunk() {
     for size in [100, 60 * 1024, 65_535, 65_536, 200_000, 1_000_000] {
         let long: String = "0123456789".chars().cycle().take(size).collect();
         let file = record_with(
-            |builder| builder.field_limit_bytes(1_000_000),
+            |builder| builder.fields(Fields::new().limit_bytes(1_000_000)),
             || {
                 let span = info_span!("s", n = 1, text = long.as_str(), late = Empty);
                 span.record("late", long.as_str());
@@ -338,7 +338,7 @@ fn panic_in_debug_does_not_reach_the_program() {
 #[test]
 fn values_are_not_written_without_args() {
     let file = record_with(
-        |builder| builder.with_args(false).events(tracing::Level::INFO),
+        |builder| builder.fields(Fields::new().record(false)).events(tracing::Level::INFO),
         || {
             let span = info_span!("s", secret = "hunter2", late = Empty);
             span.record("late", "hunter2");
@@ -355,7 +355,7 @@ fn values_are_not_written_without_args() {
 #[test]
 fn denied_fields_are_never_written() {
     let file = record_with(
-        |builder| builder.deny_fields(["password", "token"]).events(tracing::Level::INFO),
+        |builder| builder.fields(Fields::new().deny(["password", "token"])).events(tracing::Level::INFO),
         || {
             let span = info_span!("s", user = "ann", password = "hunter2", token = Empty);
             span.record("token", "hunter2");

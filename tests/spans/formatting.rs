@@ -14,7 +14,7 @@ use support::{File, Slice, child, layer};
 use tracing::field::Empty;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Span, Subscriber, info, info_span};
-use tracing_kineto::{KinetoLayerBuilder, Loss, ObservedSpan, Profiler, SpanObserver};
+use tracing_kineto::{Fields, KinetoLayerBuilder, Loss, ObservedSpan, Profiler, SpanObserver};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -192,7 +192,7 @@ fn check_with_formatter(ours_first: bool, configure: Configure) {
 }
 
 const STARTED: Configure = |builder| builder;
-const IDLE: Configure = |builder| builder.record_from_start(false).fields_while_idle(true);
+const IDLE: Configure = |builder| builder.record_from_start(false).fields(Fields::new().while_idle(true));
 const OBSERVED: Configure = |builder| builder.observer(NoopObserver);
 
 #[test]

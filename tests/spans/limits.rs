@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::sync::Barrier;
 use tracing::{Dispatch, dispatcher::with_default, info_span};
-use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
+use tracing_kineto::{Fields, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
 use tracing_subscriber::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -116,7 +116,7 @@ fn events_beyond_the_limit_are_counted_exactly() {
 #[test]
 fn large_fields_count_towards_the_limit() {
     let large = "x".repeat(100_000);
-    let (dispatch, guard) = set_up(|builder| builder.field_limit_bytes(MIB as usize));
+    let (dispatch, guard) = set_up(|builder| builder.fields(Fields::new().limit_bytes(MIB as usize)));
     with_default(&dispatch, || (0..50).for_each(|_| info_span!("large", text = large.as_str()).in_scope(|| ())));
     let trace = guard.finish().unwrap();
     let stats = trace.stats();

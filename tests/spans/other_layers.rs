@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use support::{File, layer, on_thread};
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Subscriber, debug_span, error, info, info_span};
-use tracing_kineto::{KinetoGuard, KinetoLayer};
+use tracing_kineto::{Fields, KinetoGuard, KinetoLayer};
 use tracing_subscriber::filter::{EnvFilter, FilterFn, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -205,8 +205,10 @@ fn idle_layer_hides_nothing_from_others() {
 
 #[test]
 fn two_of_our_layers_have_a_trace_each() {
-    let ((all, all_guard), (lib, lib_guard)) =
-        (layer(|b| b), layer(|b| b.filter(Targets::new().with_target("lib", Level::INFO)).field_limit_bytes(2)));
+    let ((all, all_guard), (lib, lib_guard)) = (
+        layer(|b| b),
+        layer(|b| b.filter(Targets::new().with_target("lib", Level::INFO)).fields(Fields::new().limit_bytes(2))),
+    );
     let second = lib_guard.profiler();
     tracing::subscriber::with_default(registry().with(all).with(lib), || {
         work();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use support::{File, layer, on_thread, record_with};
 use tracing::{Span, info_span, subscriber};
 use tracing_kineto::activity::RecordScope::{self, BackwardFunction, CustomClass, Function, UserScope};
-use tracing_kineto::{ActivityType, KinetoLayerBuilder, Mode, ObservedSpan, SpanObserver, annotate};
+use tracing_kineto::{ActivityType, Fields, KinetoLayerBuilder, Mode, ObservedSpan, SpanObserver, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 
@@ -57,7 +57,7 @@ fn scope_is_read_without_args_and_from_annotations() {
     for name in ["kept", "left out"] {
         let scope = if name == "kept" { 1 } else { 0 };
         let file = record_with(
-            |b| b.record_scopes([BackwardFunction]).with_args(false),
+            |b| b.record_scopes([BackwardFunction]).fields(Fields::new().record(false)),
             || {
                 let class = info_span!("span", kineto.kind = "user_annotation", record_scope = scope);
                 class.in_scope(|| info_span!("inner", fwd_thread = 9u64).in_scope(|| ()));
@@ -81,7 +81,8 @@ fn kind_of_a_callsites_first_span_sets_its_scope() {
 #[test]
 fn scope_is_ignored_when_recorded_late_or_before_the_start() {
     for kept in [false, true] {
-        let (layer, guard) = layer(|b| b.record_scopes([Function]).record_from_start(false).fields_while_idle(kept));
+        let (layer, guard) =
+            layer(|b| b.record_scopes([Function]).record_from_start(false).fields(Fields::new().while_idle(kept)));
         subscriber::with_default(registry().with(layer), || {
             let made = [info_span!("before", record_scope = 1), info_span!("text", record_scope = "USER_SCOPE")];
             guard.profiler().start().unwrap();

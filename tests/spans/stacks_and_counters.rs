@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use serde_json::Value;
 use support::{File, enter, exit, on_thread, record, record_with};
 use tracing::info_span;
-use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Loss};
+use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Loss, Stacks};
 use tracing_subscriber::layer::SubscriberExt;
 
 fn args(file: &File, name: &str) -> Value {
@@ -246,7 +246,7 @@ mod stacks {
                 deep(std::hint::black_box(depth - 1));
             }
         }
-        let file = record_with(|builder| builder.with_stack(true).stack_frames(5), || deep(60));
+        let file = record_with(|builder| builder.with_stack(Stacks::new().frames(5)), || deep(60));
         let stack = frames(&file, "deep");
         assert!(stack.len() == 5 && stack.iter().all(|frame| frame.ends_with("deep")), "{stack:?}");
     }
@@ -273,7 +273,7 @@ mod stacks {
     fn stack_filter_selects_spans() {
         let filter = Targets::new().with_target("wanted", Level::INFO);
         let file = record_with(
-            |builder| counting(builder).with_stack(true).stack_filter(filter),
+            |builder| counting(builder).with_stack(Stacks::new().filter(filter)),
             || {
                 info_span!(target: "wanted", "with").in_scope(|| ());
                 info_span!("without").in_scope(|| ());

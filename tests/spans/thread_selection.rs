@@ -9,7 +9,7 @@ use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, ErrorKind, Loss, Mode, ObservedSpan, SpanObserver, ThreadFilter, Timestamp,
+    ActivityType, ActivityTypes, ErrorKind, Fields, Loss, Mode, ObservedSpan, SpanObserver, ThreadFilter, Timestamp,
 };
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
@@ -181,7 +181,7 @@ fn spans_pass_between_recorded_and_excluded_threads() {
 #[test]
 fn fields_of_excluded_threads_are_kept_on_demand() {
     for kept in [false, true] {
-        let (layer, guard) = layer(|b| b.threads(ThreadFilter::named(["seen"])).fields_while_idle(kept));
+        let (layer, guard) = layer(|b| b.threads(ThreadFilter::named(["seen"])).fields(Fields::new().while_idle(kept)));
         subscriber::with_default(registry().with(layer), || {
             let made = info_span!("made", n = 7);
             on_thread("seen", || made.in_scope(|| ()));

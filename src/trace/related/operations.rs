@@ -19,14 +19,14 @@ pub(in crate::trace) struct OperationOptions {
 pub(in crate::trace) struct WithOperations<'r> {
     rows: &'r mut dyn Rows,
     source: &'r Source<'r>,
-    sites: List<Fields>,
+    sites: List<OperationFields>,
     has_modules: bool,
     /// The last parent, and the modules from the root to it.
     last: (u64, Rc<str>),
 }
 
 /// The relevant fields of a callsite.
-struct Fields {
+struct OperationFields {
     module: Option<usize>,
     overload: Option<usize>,
     /// Whether its spans may set their own hierarchy, or be backward operations.
@@ -48,13 +48,13 @@ impl<'r> WithOperations<'r> {
         source: &'r Source<'r>,
         rows: &'r mut dyn Rows,
     ) -> WithOperations<'r> {
-        let fields = |site: &SiteRow| Fields {
+        let fields = |site: &SiteRow| OperationFields {
             module: site.keys.field_index("module").filter(|_| wanted.modules),
             overload: site.keys.field_index("overload_name").filter(|_| wanted.overloads),
             may_decline: site.scope.is_some()
                 || [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.has_argument(key)),
         };
-        let sites: List<Fields> = source.sites.iter().map(fields).collect();
+        let sites: List<OperationFields> = source.sites.iter().map(fields).collect();
         let has_modules = sites.iter().any(|site| site.module.is_some());
         WithOperations { rows, source, sites, has_modules, last: (0, "".into()) }
     }

@@ -15,7 +15,8 @@ use tracing_kineto::chrome::ChromeLayerBuilder;
 use tracing_kineto::integration::{CpuTraceBuilder, DeferredEvents};
 use tracing_kineto::memory::{self, Category, Device, Tracked};
 use tracing_kineto::{
-    Doctor, ErrorKind, KinetoLayer, Mode, Profiler, Schedule, StepState, Timestamp, Trace, annotate, counter, profile,
+    Doctor, ErrorKind, Fields, KinetoLayer, Mode, Profiler, Schedule, StepState, Timestamp, Trace, annotate, counter,
+    profile,
 };
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -81,7 +82,7 @@ fn program() -> Result<String, Box<dyn Error>> {
         .collector(events.clone())
         .events(Level::INFO)
         .with_memory(true)
-        .fields_while_idle(true)
+        .fields(Fields::new().while_idle(true))
         .build()?;
     let profiler = guard.profiler();
     let subscriber = tracing_subscriber::registry().with(profiler.record_while("work")).with(layer).with(Counting);
