@@ -114,7 +114,7 @@ impl<'c> Collective<'c> {
     /// Creates its span: `record_param_comms`, of level INFO, with the target `kineto::comms`.
     ///
     /// It is an operation (`cpu_op`), as in torch, or a `collective_comm` if
-    /// [enabled](crate::KinetoLayerBuilder::collective_profiling). Lists of more than 30 elements are truncated like torch's.
+    /// [enabled](crate::torch::TorchOptions::collective_profiling). Lists of more than 30 elements are truncated like torch's.
     /// Ranks that are not evenly spaced have no `Global rank start` and `Global rank stride`.
     pub fn span(&self) -> Span {
         let group = self.group;

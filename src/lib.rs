@@ -120,6 +120,7 @@ mod recorder;
 mod schedule;
 mod segment;
 mod session;
+pub mod torch;
 mod trace;
 mod write;
 

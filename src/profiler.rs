@@ -203,7 +203,7 @@ impl Profiler {
     }
 
     /// Returns the traces of the cycles that have ended, if the builder's
-    /// [`acc_events`](crate::KinetoLayerBuilder::acc_events) is set.
+    /// [`acc_events`](crate::torch::TorchOptions::acc_events) is set.
     pub fn traces(&self) -> Vec<Trace> {
         self.session.get().map(|session| session.steps.kept_traces()).unwrap_or_default()
     }
@@ -226,7 +226,7 @@ impl Profiler {
     }
 
     /// Returns the trace id of the recording that is running or prepared: 32 upper-case hexadecimal digits, the result of the
-    /// builder's [`trace_id_callback`](crate::KinetoLayerBuilder::trace_id_callback), or `REQUEST_TRACE_ID`.
+    /// builder's [`trace_id_callback`](crate::torch::TorchOptions::trace_id_callback), or `REQUEST_TRACE_ID`.
     pub fn trace_id(&self) -> Option<String> {
         self.session.get()?.recording.trace_id()
     }
@@ -448,7 +448,7 @@ impl Profiler {
     ///
     /// [`TraceStats::violations`](crate::TraceStats::violations) and the file's header contain it with the recording's trace
     /// id; at most 100 distinct ones, each with its count. If the builder was set to
-    /// [`strict`](crate::KinetoLayerBuilder::strict), the recording's stop, step or save fails.
+    /// [`strict`](crate::torch::TorchOptions::strict), the recording's stop, step or save fails.
     ///
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.

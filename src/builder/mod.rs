@@ -9,12 +9,14 @@ mod overflow;
 #[cfg(feature = "ondemand")]
 mod requests;
 mod spans;
+mod torch;
 
 pub use devices::Devices;
 pub use dumps::Dumps;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use spans::{Fields, Stacks};
+pub use torch::TorchOptions;
 
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::config::{self, Activation, Config, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value};
@@ -213,16 +215,6 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Writes an execution trace (Chakra) next to each trace that is written automatically: `app.et.json` for
-    /// `app.pt.trace.json`. Default: false, or torch's `ENABLE_PYTORCH_EXECUTION_TRACE`.
-    ///
-    /// A trace handler may call [`Trace::save_execution_trace`](crate::Trace::save_execution_trace) itself. With this
-    /// setting, the slices of the trace have a "Record function id", by which tools join the two files.
-    pub fn execution_trace(mut self, on: bool) -> Self {
-        self.overrides.set(Key::ExecutionTrace, on);
-        self
-    }
-
     /// Adds a text to the trace's header.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((key.into(), value.into()));
@@ -340,40 +332,6 @@ impl KinetoLayerBuilder {
     /// on the exiting thread.
     pub fn on_trace_ready(mut self, handler: impl TraceHandler + 'static) -> Self {
         self.handler = Some(Box::new(handler));
-        self
-    }
-
-    /// Sets the callback that returns the trace id of each recording, written to the header as `trace_id`; called when
-    /// collectors start. Default, also for an empty text: 32 random upper-case hexadecimal digits, as in torch.
-    pub fn trace_id_callback(mut self, name: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        self.options.trace_id = Some(Arc::new(name));
-        self
-    }
-
-    /// Keeps the trace of each cycle, for [`Profiler::traces`](crate::Profiler::traces). Default: false.
-    ///
-    /// They share the buffer limit with later recordings.
-    pub fn acc_events(mut self, on: bool) -> Self {
-        self.options.accumulates = on;
-        self
-    }
-
-    /// Sets a time limit for collecting a trace's [events](crate::Trace::events); torch's `post_processing_timeout_s`.
-    /// Default: none. At the limit, the events so far are returned, with a note and a warning. Files are not affected.
-    #[cfg(feature = "analysis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
-    pub fn post_processing_timeout(mut self, limit: Duration) -> Self {
-        self.options.post_processing_timeout = Some(limit);
-        self
-    }
-
-    /// Turns two conditions into errors. Default: false.
-    ///
-    /// - Saving a trace a second time, as in torch.
-    /// - A violated assertion ([`TraceStats::violations`](crate::TraceStats::violations)), at the stop, the step or the save;
-    ///   torch's `softAssertRaises`. The guard still writes its trace when it is dropped.
-    pub fn strict(mut self, on: bool) -> Self {
-        self.options.is_strict = on;
         self
     }
 

@@ -3,7 +3,7 @@
 use super::KinetoLayerBuilder;
 use crate::config::{AsyncSpans, Key, SourceSettings};
 use crate::recorder::ThreadFilter;
-use kineto_model::activity::{ActivityType, RecordScope};
+use kineto_model::activity::ActivityType;
 use std::sync::Arc;
 use tracing_core::{LevelFilter, Metadata};
 use tracing_subscriber::filter::Targets;
@@ -144,99 +144,6 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Requests the shapes of operations' inputs from the program, like torch's `record_shapes`: [session
-    /// observers](Self::session_observer) receive the flag. Default: false.
-    ///
-    /// Shapes are fields of spans (`dims`); they are recorded whenever they are present.
-    pub fn record_shapes(mut self, on: bool) -> Self {
-        self.overrides.set(Key::InputShapes, on);
-        self
-    }
-
-    /// Requests the data for computing FLOPs from the program, like torch's `with_flops`; this includes shapes. [Session
-    /// observers](Self::session_observer) receive the flag. Default: false.
-    ///
-    /// Tables contain FLOPs wherever shapes and a formula are present ([`FlopRegistry`](crate::analysis::FlopRegistry)).
-    pub fn with_flops(mut self, on: bool) -> Self {
-        self.overrides.set(Key::WithFlops, on);
-        if on {
-            self.overrides.set(Key::InputShapes, true);
-        }
-        self
-    }
-
-    /// Adds to each operation the modules that it is in, like torch's `with_modules`: `Module Hierarchy`, the fields `module`
-    /// of the spans around it, the outermost first, joined by dots. Default: false.
-    ///
-    /// The spans around it are its parents, on any threads. A span that has a `module_hierarchy` keeps that; backward
-    /// operations (by `fwd_thread` or `record_scope`) get none.
-    ///
-    /// ```
-    /// # use tracing_kineto::KinetoLayer;
-    /// # use tracing_subscriber::prelude::*;
-    /// let (layer, guard) = KinetoLayer::builder().no_output().with_modules(true).build()?;
-    /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-    ///     let _model = tracing::info_span!("forward", module = "Mlp").entered();
-    ///     let _layer = tracing::info_span!("forward", module = "Linear_0").entered();
-    ///     tracing::info_span!("matmul").in_scope(|| ());
-    /// });
-    /// let events = guard.finish()?.events();
-    /// let matmul = events.iter().find(|event| event.name() == "matmul").expect("it was recorded");
-    /// assert!(matmul.module_hierarchy().eq(["Mlp", "Linear_0"]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn with_modules(mut self, on: bool) -> Self {
-        self.overrides.set(Key::WithModules, on);
-        self
-    }
-
-    /// Shows an operation as `name.overload`, like torch's `capture_overload_names`, if its span has a field `overload_name`.
-    /// Default: false. The field is an argument in either case.
-    pub fn capture_overload_names(mut self, on: bool) -> Self {
-        self.overrides.set(Key::OverloadNames, on);
-        self
-    }
-
-    /// Draws arrows (`fwdbwd`) from forward operations to their backward operations, like torch unless
-    /// `_set_fwd_bwd_enabled(False)`. Default: true.
-    ///
-    /// Both operations have the same field `seq`, from 0 up, such as the number of the node that automatic differentiation
-    /// creates. The backward one also has `fwd_thread`, the thread of the forward one: the result of
-    /// [`thread_id`](crate::thread_id) there. Of several forward operations with a number, the last to begin counts. It gets
-    /// one arrow, to the backward operation that ends first. Activities that a program [pushes
-    /// itself](crate::integration::CpuTraceBuilder) take part unless they have arrows already.
-    ///
-    /// Two more rules of torch apply. An operation without `fwd_thread`, or with 0, is a forward operation. A span
-    /// `autograd::engine::evaluate_function: …` directly around a backward operation (`record_scope` 1) shares its `seq` and
-    /// `fwd_thread`.
-    ///
-    /// ```
-    /// # use tracing_kineto::{KinetoLayer, thread_id};
-    /// # use tracing_subscriber::prelude::*;
-    /// # let (layer, guard) = KinetoLayer::builder().no_output().build()?;
-    /// # tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-    /// let node = 7;
-    /// tracing::info_span!("mm", seq = node).in_scope(|| ());
-    /// let forward = thread_id();
-    /// // Later, on this thread or another:
-    /// tracing::info_span!("MmBackward", seq = node, fwd_thread = forward).in_scope(|| ());
-    /// # });
-    /// # assert_eq!(guard.finish()?.events().iter().map(|event| event.flows().count()).sum::<usize>(), 2);
-    /// # Ok::<(), tracing_kineto::Error>(())
-    /// ```
-    pub fn fwd_bwd(mut self, on: bool) -> Self {
-        self.overrides.set(Key::FwdBwd, on);
-        self
-    }
-
-    /// Adds [`CollectiveComm`](ActivityType::CollectiveComm), the type of [`Collective`](crate::Collective)'s spans, to the
-    /// activities. Default: false, or torch's `TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING` if that is exactly `1`. If false,
-    /// these spans are operations (`cpu_op`).
-    pub fn collective_profiling(mut self, on: bool) -> Self {
-        self.overrides.set(Key::Collectives, on);
-        self
-    }
-
     /// Counts these events for each thread, and shows the count of each slice, nested slices included; torch's
     /// `performance_events`. Linux only. Default: none.
     ///
@@ -282,32 +189,6 @@ impl KinetoLayerBuilder {
         classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static,
     ) -> Self {
         self.classifier = Some(Arc::new(classify));
-        self
-    }
-
-    /// Sets the scope of torch for spans whose targets begin with `prefix`; may be called more than once, and the longest
-    /// prefix wins.
-    ///
-    /// It is the argument `Record function scope` of their slices. A callsite's field `record_scope` overrides it. Backward
-    /// operations have neither modules nor stacks, as in torch.
-    pub fn scope_target(mut self, prefix: impl Into<String>, scope: RecordScope) -> Self {
-        self.scope_targets.push((prefix.into(), scope));
-        self
-    }
-
-    /// Records spans of these scopes only; an empty list means all, the default, as in torch.
-    ///
-    /// The scope of a span is, in this order:
-    ///
-    /// - that of its field `record_scope`, torch's number or name, set at the span's creation,
-    /// - [`BackwardFunction`](RecordScope::BackwardFunction) with a `fwd_thread` other than 0,
-    /// - [`UserScope`](RecordScope::UserScope) for an annotation, such as `ProfilerStep#n`,
-    /// - that of its [target](Self::scope_target), else [`Function`](RecordScope::Function).
-    ///
-    /// Children of an omitted span belong to the span around it. Without these fields, the decision is made once for the
-    /// callsite.
-    pub fn record_scopes(mut self, scopes: impl IntoIterator<Item = RecordScope>) -> Self {
-        self.scopes = scopes.into_iter().collect();
         self
     }
 

@@ -243,14 +243,14 @@ keys! {
     WithTarget: Both Now Next Always "WITH_TARGET", SettingKind::Bool, Literal("true"), "with_target(bool)", "records targets of spans" => with_target: bool;
     WithLocation: Both Now Next Always "WITH_LOCATION", SettingKind::Bool, Literal("false"), "with_location(bool)",
         "records source lines of spans" => with_location: bool;
-    WithModules: Both Now Next Always "PROFILE_WITH_MODULES", SettingKind::Bool, Literal("false"), "with_modules(bool)",
+    WithModules: Both Now Next Always "PROFILE_WITH_MODULES", SettingKind::Bool, Literal("false"), "TorchOptions::with_modules(bool)",
         "adds `Module Hierarchy` to operations, from the field `module` of enclosing spans" => (flags.with_modules);
-    OverloadNames: Both Now Next Always "CAPTURE_OVERLOAD_NAMES", SettingKind::Bool, Literal("false"), "capture_overload_names(bool)",
+    OverloadNames: Both Now Next Always "CAPTURE_OVERLOAD_NAMES", SettingKind::Bool, Literal("false"), "TorchOptions::capture_overload_names(bool)",
         "writes an operation's name as `name.overload`, from its field `overload_name`" => overload_names: bool;
-    FwdBwd: Both Now Next Always "FWD_BWD", SettingKind::Bool, Literal("true"), "fwd_bwd(bool)",
+    FwdBwd: Both Now Next Always "FWD_BWD", SettingKind::Bool, Literal("true"), "TorchOptions::fwd_bwd(bool)",
         "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`" => fwd_bwd: bool;
     Collectives: Environment Now Start Always "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", SettingKind::OneIsTrue, Literal("false"),
-        "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type" => collectives: bool;
+        "TorchOptions::collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type" => collectives: bool;
     DenyFields: Both Now Start Always "DENY_FIELDS", SettingKind::List, Literal(""), "Fields::deny(names)",
         "fields of these names are never recorded" => deny_fields: Vec<String>;
     Events: Both Now Start Always "EVENTS", SettingKind::Events, Literal("off"), "events(level)",
@@ -321,7 +321,7 @@ keys! {
     GzipLevel: Both Now Next Always "GZIP_LEVEL", SettingKind::Int(0..=9), Literal("1"), "gzip_level(level)",
         "gzip level of `.json.gz`" => gzip_level: u32;
     ExecutionTrace: Environment Now Start Chakra "ENABLE_PYTORCH_EXECUTION_TRACE", SettingKind::Bool, Literal("false"),
-        "execution_trace(bool)",
+        "TorchOptions::execution_trace(bool)",
         "also writes the operations as a graph (Chakra): `app.et.json` for `app.pt.trace.json`" => execution_trace: bool;
     HostName: Both Now Next Always "HOST_NAME", SettingKind::Text, Described("the machine's"), "", "the `host_name` in the trace's header" => host_name: Option<String>;
     TraceId: Both Now Next Always "REQUEST_TRACE_ID", SettingKind::Text, Described("random"), "", "the `trace_id` in the trace's header" => trace_id: Option<String>;
@@ -380,11 +380,11 @@ keys! {
     PluginFolder: Environment Now Start Plugins "KINETO_PLUGIN_LIB_DIR_PATH", SettingKind::Text, Described("none"), "Devices::plugins(folder)",
         "folder of plugins for other accelerators; all are loaded" => (gpu.plugin_folder);
     DisablePlugins: Both Now Start Always "DISABLE_PLUGINS", SettingKind::Bool, Literal("false"), "", "loads no plugins" => (gpu.disables_plugins);
-    InputShapes: Both Now Next Always "PROFILE_REPORT_INPUT_SHAPES", SettingKind::Bool, Literal("false"), "record_shapes(bool)",
+    InputShapes: Both Now Next Always "PROFILE_REPORT_INPUT_SHAPES", SettingKind::Bool, Literal("false"), "TorchOptions::record_shapes(bool)",
         "asks the program for input shapes, through its session observers" => (flags.record_shapes);
     OpInputs: Both Now Next Always "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", SettingKind::Bool, Literal("false"), "",
         "the same as PROFILE_REPORT_INPUT_SHAPES" => (flags.record_shapes);
-    WithFlops: Both Now Next Always "PROFILE_WITH_FLOPS", SettingKind::Bool, Literal("false"), "with_flops(bool)",
+    WithFlops: Both Now Next Always "PROFILE_WITH_FLOPS", SettingKind::Bool, Literal("false"), "TorchOptions::with_flops(bool)",
         "asks the program for the data to compute FLOPs, through its session observers" => (flags.with_flops);
     ProfileProfileMemory: Both Now Next Always "PROFILE_PROFILE_MEMORY", SettingKind::Bool, Literal("false"), "with_memory(bool)",
         "records allocators' reports" => (flags.profile_memory);

@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 /// ```
 /// # use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// # use tracing::field::{Empty, debug};
+/// # use tracing_kineto::torch::TorchOptions;
 /// # use tracing_kineto::{KinetoLayer, RecordingFlags, SessionObserver};
 /// # use tracing_subscriber::prelude::*;
 /// /// Whether operations record the shapes of their inputs.
@@ -50,7 +51,8 @@ use std::sync::{Arc, OnceLock};
 /// }
 ///
 /// // Here the program wants shapes; `dyno gputrace --record-shapes` requests them from outside.
-/// let (layer, guard) = KinetoLayer::builder().no_output().record_shapes(true).session_observer(Framework).build()?;
+/// let shapes = TorchOptions::new().record_shapes(true);
+/// let (layer, guard) = KinetoLayer::builder().no_output().torch(shapes).session_observer(Framework).build()?;
 /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || matmul(&[2, 3], &[3, 4]));
 /// let events = guard.finish()?.events();
 /// assert_eq!(events.iter().next().and_then(|event| event.input_dims()).map(|dims| dims.len()), Some(2));

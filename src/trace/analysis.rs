@@ -16,7 +16,7 @@ impl Trace {
     ///
     /// Each call collects them anew. They equal those that [`Events::read`] finds in the file that [`save`](Trace::save)
     /// writes. Async tracks are not events, but their slices are. At the builder's [time
-    /// limit](crate::KinetoLayerBuilder::post_processing_timeout), only the events of the first threads are returned, with
+    /// limit](crate::torch::TorchOptions::post_processing_timeout), only the events of the first threads are returned, with
     /// [`Note::TimeLimit`](crate::analysis::Note::TimeLimit) among the [`notes`](Events::notes).
     pub fn events(&self) -> Events {
         let limit = self.inner.info.post_processing_timeout;

@@ -22,7 +22,7 @@ impl Trace {
     ///   UTC.
     ///
     /// A node's `rf_id` is the "External id" of its slice in the file that [`save`](Trace::save) writes, and its "Record
-    /// function id" if the builder enabled [execution traces](crate::KinetoLayerBuilder::execution_trace). A backward
+    /// function id" if the builder enabled [execution traces](crate::torch::TorchOptions::execution_trace). A backward
     /// operation belongs (`fw_parent`) to the operation that the thread of `fwd_thread` was in when it began. If process
     /// groups are known (the builder's [`distributed`](crate::KinetoLayerBuilder::distributed),
     /// [`Collective`](crate::Collective)s), the first thread's first node is torch's `## process_group:init ##`.

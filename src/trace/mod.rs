@@ -220,7 +220,7 @@ impl Trace {
     /// Writes the trace to a file, in the format that the extension names: `.json`, or `.json.gz` (compressed).
     ///
     /// It may be called any number of times, with any paths, unless the builder was set to
-    /// [`strict`](crate::KinetoLayerBuilder::strict). The file appears complete or not at all: it is written under a
+    /// [`strict`](crate::torch::TorchOptions::strict). The file appears complete or not at all: it is written under a
     /// temporary name in the same folder and then renamed. A path such as `"sink://name"` goes to the handler registered for
     /// its scheme with [`KinetoLayerBuilder::sink`](crate::KinetoLayerBuilder::sink); `file://` is a path. Nothing is
     /// inserted into the path, as in libkineto's `save`.

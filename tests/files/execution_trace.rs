@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use support::{File, layer, record_with};
 use tracing::{info_span, span::EnteredSpan};
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{KinetoLayer, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -140,7 +141,7 @@ fn check_joined(execution: &Value, kineto: &Value) {
 
 #[test]
 fn node_ids_equal_those_of_the_kineto_trace() {
-    let file = record_with(|builder| builder.execution_trace(true), train);
+    let file = record_with(|builder| builder.torch(TorchOptions::new().execution_trace(true)), train);
     check_joined(&execution_of(&file), &file.json);
     let without = record_with(|builder| builder, train);
     assert!(!without.json.to_string().contains("Record function id"));
@@ -161,7 +162,8 @@ fn guard_writes_the_execution_trace_next_to_the_trace() {
     let folder = tempfile::tempdir().unwrap();
     for (trace, execution) in [("a.pt.trace.json", "a.et.json"), ("b.json.gz", "b.et.json.gz")] {
         let output = folder.path().join(trace);
-        let (layer, guard) = KinetoLayer::builder().output(&output).execution_trace(true).build().unwrap();
+        let (layer, guard) =
+            KinetoLayer::builder().output(&output).torch(TorchOptions::new().execution_trace(true)).build().unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), train);
         drop(guard);
         let execution = read(&folder.path().join(execution));

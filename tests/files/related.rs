@@ -8,6 +8,7 @@ use tracing::info_span;
 use tracing_kineto::activity::{Body, CorrelationId, Flow, FlowEnd, FlowKind, Track};
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::CpuTraceBuilder;
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{Activity, ActivityType, ArgValue, Timestamp, thread_id};
 
 /// Returns each arrow of the file: its id, and the slices where it starts and ends.
@@ -146,7 +147,7 @@ fn arrows_can_be_disabled_and_follow_post_processing() {
         info_span!("ReluBackward", seq = 2, fwd_thread = thread_id()).in_scope(|| ());
         info_span!("MmBackward", seq = 1, fwd_thread = thread_id()).in_scope(|| ());
     };
-    assert_eq!(arrows(&record_with(|builder| builder.fwd_bwd(false), work)), []);
+    assert_eq!(arrows(&record_with(|builder| builder.torch(TorchOptions::new().fwd_bwd(false)), work)), []);
     let without_relu = |builder: tracing_kineto::KinetoLayerBuilder| {
         builder.post_process(|event| {
             if event.activity().name == "relu" {
@@ -252,7 +253,7 @@ fn operations_are_in_the_modules_of_enclosing_spans() {
         info_span!("outside").in_scope(|| ());
     };
     let modules = |file: &File, name: &str| file.slice(name).args.get("Module Hierarchy").cloned();
-    let file = record_with(|builder| builder.with_modules(true), work);
+    let file = record_with(|builder| builder.torch(TorchOptions::new().with_modules(true)), work);
     for (name, expected) in [
         ("forward", None),
         ("step", Some("Mlp")),
@@ -274,7 +275,7 @@ fn operations_are_in_the_modules_of_enclosing_spans() {
 #[test]
 fn span_entered_elsewhere_keeps_its_modules() {
     let file = record_with(
-        |builder| builder.with_modules(true),
+        |builder| builder.torch(TorchOptions::new().with_modules(true)),
         || {
             let layer = info_span!("layer", module = "Conv2d_1");
             enter(&layer);
@@ -298,7 +299,7 @@ fn overloads_follow_names_when_enabled() {
         });
     };
     let names = |file: &File| file.slices().iter().map(|slice| slice.name.clone()).collect::<Vec<_>>();
-    let file = record_with(|builder| builder.capture_overload_names(true), work);
+    let file = record_with(|builder| builder.torch(TorchOptions::new().capture_overload_names(true)), work);
     assert_eq!(names(&file), ["aten::add.Tensor", "aten::mul", "aten::sub.Scalar"]);
     assert_eq!(file.slice("aten::add.Tensor").args["overload_name"], "Tensor");
     assert_eq!(names(&record(work)), ["aten::add", "aten::mul", "aten::sub"]);

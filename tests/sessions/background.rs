@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use support::layer;
 use tracing::info_span;
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{BackgroundSave, ErrorKind, KinetoLayerBuilder, SaveProgress, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -68,7 +69,7 @@ fn failed_background_save_returns_the_error_of_save() {
 #[test]
 fn background_save_of_a_saved_strict_trace_fails() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = trace_with(|builder| builder.strict(true));
+    let trace = trace_with(|builder| builder.torch(TorchOptions::new().strict(true)));
     trace.save_in_background(folder.path().join("a.json")).unwrap().wait().unwrap();
     let again = trace.save_in_background(folder.path().join("b.json")).unwrap();
     assert_eq!(again.wait().unwrap_err().kind(), ErrorKind::AlreadySaved);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use support::{File, record, record_with};
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{ActivityType, ActivityTypes, Collective, DistributedInfo, ProcessGroup};
 
 fn world() -> ProcessGroup {
@@ -71,7 +72,10 @@ fn collectives_have_their_own_type_when_enabled() {
     let group = world();
     let work = || run(Collective::new("allreduce", &group, 0));
     let cat = |file: &File| file.slice("record_param_comms").cat;
-    assert_eq!(cat(&record_with(|builder| builder.collective_profiling(true), work)), "collective_comm");
+    assert_eq!(
+        cat(&record_with(|builder| builder.torch(TorchOptions::new().collective_profiling(true)), work)),
+        "collective_comm"
+    );
     let alone = record_with(
         |builder| builder.activities(ActivityTypes::from(ActivityType::CollectiveComm)),
         || {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use support::{File, layer};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Events;
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{ErrorKind, Schedule, StepState, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
@@ -45,7 +46,7 @@ fn violations_are_in_the_statistics_and_the_file() {
 fn strict_stop_fails_once_and_keeps_the_recording() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pt.trace.json");
-    let (layer, guard) = layer(|b| b.strict(true));
+    let (layer, guard) = layer(|b| b.torch(TorchOptions::new().strict(true)));
     let profiler = guard.profiler();
     subscriber::with_default(registry().with(layer), || {
         info_span!("op").in_scope(|| ());
@@ -72,7 +73,7 @@ fn strict_step_returns_the_trace_with_the_error() {
     let seen: Arc<Mutex<u64>> = Arc::default();
     let count = seen.clone();
     let (layer, guard) = layer(|b| {
-        b.strict(true)
+        b.torch(TorchOptions::new().strict(true))
             .schedule(Schedule::new(0, 0, 1).unwrap())
             .on_trace_ready(move |_: Trace| *count.lock().unwrap() += 1)
     });
@@ -95,7 +96,8 @@ fn strict_step_returns_the_trace_with_the_error() {
 fn dropped_guard_writes_the_trace_despite_violations() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pt.trace.json");
-    let (layer, guard) = tracing_kineto::KinetoLayer::builder().output(&path).strict(true).build().unwrap();
+    let (layer, guard) =
+        tracing_kineto::KinetoLayer::builder().output(&path).torch(TorchOptions::new().strict(true)).build().unwrap();
     guard.profiler().log_invariant_violation("a", "b", "").unwrap();
     drop(guard);
     assert!(Events::read(&path).unwrap().metadata().any(|(key, _)| key == "invariant_violations"));

@@ -9,6 +9,7 @@ use tracing_kineto::activity::{
 };
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::CpuTraceBuilder;
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{ActivityTypes, ErrorKind, Loss, Timestamp, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -209,7 +210,7 @@ fn reported_slice_keeps_its_thread_and_times() {
 
 #[test]
 fn pushed_operations_are_execution_trace_nodes() {
-    let (_layer, guard) = layer(|builder| builder.execution_trace(true));
+    let (_layer, guard) = layer(|builder| builder.torch(TorchOptions::new().execution_trace(true)));
     let profiler = guard.profiler();
     let mut builder = CpuTraceBuilder::new(at(0), "x");
     let args: [(&str, ArgValue<'_>); 1] = [("Record function id", ArgValue::I64(31))];

@@ -2,6 +2,7 @@
 
 use support::record_edited_with;
 use tracing::{Level, info, info_span};
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{ArgValue, EventEdit, counter};
 
 #[test]
@@ -66,7 +67,7 @@ fn post_process_stops_at_its_timeout_with_a_whole_file() {
     use tracing_kineto::analysis::{Note, ReadOptions};
     use tracing_subscriber::layer::SubscriberExt;
     for (limit, all) in [(Duration::ZERO, false), (Duration::MAX, true)] {
-        let (layer, guard) = support::layer(|b| b.post_processing_timeout(limit));
+        let (layer, guard) = support::layer(|b| b.torch(TorchOptions::new().post_processing_timeout(limit)));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             (0..1000).for_each(|n| tracing::info_span!("op", n).in_scope(|| ()));
         });

@@ -8,6 +8,7 @@ use support::{File, layer, on_thread};
 use tracing::info_span;
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{
     ActivityType, ActivityTypes, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Profiler,
     ProfilerAction, Schedule, Status, StepState, Timestamp, Trace, tensorboard_trace_handler,
@@ -530,7 +531,7 @@ fn trace_ids_come_from_the_program_once_per_recording() {
     let kept = KeptTraces::default();
     let name = move || format!("cycle {}", count.fetch_add(1, Ordering::Relaxed));
     with_profiler(
-        |b| b.schedule(cycles(0, 1, 1)).on_trace_ready(kept.keep()).trace_id_callback(name),
+        |b| b.schedule(cycles(0, 1, 1)).on_trace_ready(kept.keep()).torch(TorchOptions::new().trace_id_callback(name)),
         |profiler| {
             assert_eq!(profiler.trace_id(), None);
             profiler.start().unwrap();
@@ -545,7 +546,7 @@ fn trace_ids_come_from_the_program_once_per_recording() {
     assert_eq!((ids, calls.load(Ordering::Relaxed)), (vec!["\"cycle 0\"".to_owned(), "\"cycle 1\"".to_owned()], 3));
     // Ids in torch's form, also when the callback panics.
     let id = with_profiler(
-        |b| b.trace_id_callback(|| std::panic::resume_unwind(Box::new(()))),
+        |b| b.torch(TorchOptions::new().trace_id_callback(|| std::panic::resume_unwind(Box::new(())))),
         |profiler| {
             profiler.start().unwrap();
             profiler.trace_id().unwrap()
@@ -557,7 +558,7 @@ fn trace_ids_come_from_the_program_once_per_recording() {
 #[test]
 fn preset_metadata_and_kept_traces_survive_cycles() {
     with_profiler(
-        |b| b.schedule(cycles(0, 0, 1)).acc_events(true),
+        |b| b.schedule(cycles(0, 0, 1)).torch(TorchOptions::new().acc_events(true)),
         |profiler| {
             profiler.preset_metadata("run", "7");
             profiler.preset_metadata_json("list", "[1, 2]").unwrap();
@@ -582,7 +583,7 @@ fn strict_traces_are_saved_once() {
     let folder = tempfile::tempdir().unwrap();
     let trace = |strict| {
         with_profiler(
-            |b| b.strict(strict),
+            |b| b.torch(TorchOptions::new().strict(strict)),
             |profiler| {
                 profiler.start().unwrap();
                 profiler.stop().unwrap()

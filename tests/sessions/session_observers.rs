@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use support::{File, layer};
 use tracing_kineto::memory::{self, Device};
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{
     DumpTrigger, Dumps, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Mode, Profiler,
     RecordingFlags, Schedule, SessionObserver, Status, Trace,
@@ -147,10 +148,14 @@ fn prepared_flags_match_torchs_keys_in_the_header() {
         assert_eq!(flags_with(&|builder| builder, &format!("{key}=true\n")), flags, "{key}");
         assert_eq!(flags_with(&|builder| builder, &format!("{key}=false\n")), "00000", "{key}");
     }
-    assert_eq!(flags_with(&|builder| builder.record_shapes(true), ""), "10000");
-    assert_eq!(flags_with(&|builder| builder.record_shapes(false), "PROFILE_REPORT_INPUT_SHAPES=1"), "00000");
+    assert_eq!(flags_with(&|builder| builder.torch(TorchOptions::new().record_shapes(true)), ""), "10000");
+    assert_eq!(
+        flags_with(&|builder| builder.torch(TorchOptions::new().record_shapes(false)), "PROFILE_REPORT_INPUT_SHAPES=1"),
+        "00000"
+    );
     // As in torch, FLOPs need shapes.
-    assert_eq!(flags_with(&|builder| builder.with_flops(true).with_memory(true).with_modules(true), ""), "11011");
+    let flops = TorchOptions::new().with_flops(true).with_modules(true);
+    assert_eq!(flags_with(&|builder| builder.torch(flops.clone()).with_memory(true), ""), "11011");
 }
 
 #[test]

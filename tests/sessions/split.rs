@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::analysis::{Event, Events};
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{
     ErrorKind, KinetoLayer, KinetoLayerBuilder, Overflow, Profiler, ProfilerAction, Schedule, Split, Trace,
 };
@@ -208,7 +209,9 @@ fn parts_of_traces_that_are_not_saved_stay() {
     let schedules = [Schedule::new(0, 0, 4).unwrap().repeat(1), Schedule::custom(without_save)];
     for (violates, schedule) in [true, false].into_iter().zip(schedules) {
         let folder = tempfile::tempdir().unwrap();
-        let configure = |builder: KinetoLayerBuilder| builder.split(Split::Steps(2)).schedule(schedule).strict(true);
+        let configure = |builder: KinetoLayerBuilder| {
+            builder.split(Split::Steps(2)).schedule(schedule).torch(TorchOptions::new().strict(true))
+        };
         record(folder.path(), configure, |profiler| {
             for step in 0..4 {
                 info_span!("work", step).in_scope(|| ());

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use support::{File, layer, on_thread, record_with};
 use tracing::{Span, info_span, subscriber};
 use tracing_kineto::activity::RecordScope::{self, BackwardFunction, CustomClass, Function, UserScope};
+use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{ActivityType, Fields, KinetoLayerBuilder, Mode, ObservedSpan, SpanObserver, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
@@ -29,8 +30,12 @@ fn work() {
     }
 }
 
+fn only(scopes: impl IntoIterator<Item = RecordScope>) -> TorchOptions {
+    TorchOptions::new().record_scopes(scopes)
+}
+
 fn record(scopes: &[RecordScope]) -> String {
-    record_with(|b| b.record_scopes(scopes.iter().copied()), work).parents()
+    record_with(|b| b.torch(only(scopes.iter().copied())), work).parents()
 }
 
 #[test]
@@ -57,7 +62,7 @@ fn scope_is_read_without_args_and_from_annotations() {
     for name in ["kept", "left out"] {
         let scope = if name == "kept" { 1 } else { 0 };
         let file = record_with(
-            |b| b.record_scopes([BackwardFunction]).fields(Fields::new().record(false)),
+            |b| b.torch(only([BackwardFunction])).fields(Fields::new().record(false)),
             || {
                 let class = info_span!("span", kineto.kind = "user_annotation", record_scope = scope);
                 class.in_scope(|| info_span!("inner", fwd_thread = 9u64).in_scope(|| ()));
@@ -74,7 +79,7 @@ fn kind_of_a_callsites_first_span_sets_its_scope() {
         [note(None::<u8>), note(None), note(Some(4))].into_iter().for_each(|span| span.in_scope(|| ()));
     };
     for (scope, count) in [(UserScope, 2), (Function, 0), (CustomClass, 1)] {
-        assert_eq!(record_with(|b| b.record_scopes([scope]), work).all("note").len(), count, "{scope:?}");
+        assert_eq!(record_with(|b| b.torch(only([scope])), work).all("note").len(), count, "{scope:?}");
     }
 }
 
@@ -82,7 +87,7 @@ fn kind_of_a_callsites_first_span_sets_its_scope() {
 fn scope_is_ignored_when_recorded_late_or_before_the_start() {
     for kept in [false, true] {
         let (layer, guard) =
-            layer(|b| b.record_scopes([Function]).record_from_start(false).fields(Fields::new().while_idle(kept)));
+            layer(|b| b.torch(only([Function])).record_from_start(false).fields(Fields::new().while_idle(kept)));
         subscriber::with_default(registry().with(layer), || {
             let made = [info_span!("before", record_scope = 1), info_span!("text", record_scope = "USER_SCOPE")];
             guard.profiler().start().unwrap();
@@ -108,7 +113,7 @@ fn scope_is_ignored_when_recorded_late_or_before_the_start() {
 #[test]
 fn scopes_apply_at_any_depth_and_on_any_thread() {
     let file = record_with(
-        |b| b.record_scopes([CustomClass]),
+        |b| b.torch(only([CustomClass])),
         || {
             let depth: Vec<_> = (0..FRAMES + 8).map(|_| info_span!("deep", record_scope = 4).entered()).collect();
             let make = |scope: u64| (0..3).map(|_| info_span!("made", record_scope = scope)).collect::<Vec<_>>();
@@ -142,7 +147,7 @@ impl SpanObserver for EnteredNames {
 fn observers_see_selected_scopes_alone() {
     for mode in [Mode::Kineto, Mode::PrivateUse1] {
         let seen = EnteredNames::default();
-        let (layer, guard) = layer(|b| b.mode(mode).observer(seen.clone()).record_scopes([CustomClass]));
+        let (layer, guard) = layer(|b| b.mode(mode).observer(seen.clone()).torch(only([CustomClass])));
         subscriber::with_default(registry().with(layer), work);
         drop(guard);
         assert_eq!(*seen.0.lock().unwrap(), ["class", "by name", "shown"]);
@@ -151,7 +156,7 @@ fn observers_see_selected_scopes_alone() {
 
 #[test]
 fn scopes_and_types_apply_together() {
-    let file = record_with(|b| b.record_scopes([Function, CustomClass]).activities(ActivityType::UserAnnotation), work);
+    let file = record_with(|b| b.torch(only([Function, CustomClass])).activities(ActivityType::UserAnnotation), work);
     assert!(file.slices().is_empty() && file.trace.why_empty().unwrap().contains("scopes"));
 }
 
@@ -165,7 +170,8 @@ fn target_may_map_to_a_scope() {
         info_span!(target: "app::ops", "mm").in_scope(|| ());
     };
     let targets = |builder: KinetoLayerBuilder| {
-        builder.scope_target("app::autograd", BackwardFunction).scope_target("app::autograd::hooks", UserScope)
+        let torch = TorchOptions::new().scope_target("app::autograd", BackwardFunction);
+        builder.torch(torch.scope_target("app::autograd::hooks", UserScope))
     };
     let file = record_with(targets, work);
     let scopes: Vec<_> =
@@ -179,7 +185,7 @@ fn target_may_map_to_a_scope() {
     let read: Vec<_> = events.iter().filter(|event| event.is_slice()).map(|event| event.scope()).collect();
     assert_eq!(read[..3], [Some(BackwardFunction), Some(UserScope), Some(CustomClass)]);
     let chosen =
-        |scopes: &[RecordScope]| record_with(|b| targets(b).record_scopes(scopes.iter().copied()), work).parents();
+        |scopes: &[RecordScope]| record_with(|b| targets(b).torch(only(scopes.iter().copied())), work).parents();
     assert_eq!(chosen(&[BackwardFunction]), "MmBackward<");
     assert_eq!(chosen(&[UserScope, Function]), "hook< mm<");
 }
