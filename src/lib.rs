@@ -130,7 +130,7 @@ pub use buffer::Loss;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use builder::Metrics;
-pub use builder::{Devices, Dumps, Fields, KinetoLayerBuilder, Stacks};
+pub use builder::{Devices, Dumps, Fields, KinetoLayerBuilder, Spill, Stacks};
 pub use collective::Collective;
 pub use config::{
     AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags, Split, UnknownDumpTrigger, UnknownMode,

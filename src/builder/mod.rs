@@ -15,6 +15,7 @@ pub use devices::Devices;
 pub use dumps::Dumps;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
+pub use overflow::Spill;
 pub use spans::{Fields, Stacks};
 pub use torch::TorchOptions;
 

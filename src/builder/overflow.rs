@@ -1,29 +1,35 @@
 //! Settings of the builder about recordings that do not fit into memory.
 
 use super::KinetoLayerBuilder;
-use crate::config::{Key, Overflow, Split, Value};
+use crate::config::{Key, Overflow, SourceSettings, Split, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 
-impl KinetoLayerBuilder {
-    /// Sets what happens at the buffer limit. Default: [`Overflow::Stop`].
-    pub fn overflow(mut self, overflow: Overflow) -> Self {
-        self.overrides.set(Key::Overflow, overflow);
-        self
+/// Settings of recordings that move to disk ([`Overflow::Spill`]), for [`KinetoLayerBuilder::spill`].
+#[must_use = "pass it to `KinetoLayerBuilder::spill`"]
+#[derive(Clone, Debug, Default)]
+pub struct Spill {
+    settings: SourceSettings,
+}
+
+impl Spill {
+    /// Creates settings that leave all to the environment, the configuration file and the defaults.
+    pub fn new() -> Spill {
+        Spill::default()
     }
 
-    /// Sets the folder for the segments of [`Overflow::Spill`]. Default: that of the [`output`](Self::output).
+    /// Sets the folder for the segments of [`Overflow::Spill`]. Default: that of the [`output`](crate::KinetoLayerBuilder::output).
     ///
     /// Each recording makes a folder of its own there, which only this user may read.
-    pub fn spill_folder(mut self, path: impl Into<PathBuf>) -> Self {
+    pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
         let path: PathBuf = path.into();
-        self.overrides.set(Key::SpillFolder, path.as_path());
+        self.settings.set(Key::SpillFolder, path.as_path());
         self
     }
 
     /// Sets when a part of an [`Overflow::Spill`] recording ends, which becomes a file of its own. Default: each minute.
     ///
-    /// In any case, a part ends when a quarter of the [limit](Self::buffer_limit_bytes) is filled, inside a step if need be. So
+    /// In any case, a part ends when a quarter of the [limit](crate::KinetoLayerBuilder::buffer_limit_bytes) is filled, inside a step if need be. So
     /// raise the limit for larger parts. The size is checked about once a second, or when chunks fill. A `kill -9` loses the
     /// records since the last part, and one that is being written.
     ///
@@ -34,7 +40,7 @@ impl KinetoLayerBuilder {
     /// `build` fails for a time, size or number of 0, for a size above a quarter of the limit, and without [`Overflow::Spill`].
     ///
     /// ```
-    /// use tracing_kineto::{KinetoLayer, Overflow, Schedule, Split};
+    /// use tracing_kineto::{KinetoLayer, Overflow, Schedule, Spill, Split};
     /// use tracing_subscriber::prelude::*;
     ///
     /// # fn main() -> Result<(), tracing_kineto::Error> {
@@ -43,7 +49,7 @@ impl KinetoLayerBuilder {
     /// let (layer, guard) = KinetoLayer::builder()
     ///     .output(output)
     ///     .overflow(Overflow::Spill)
-    ///     .split(Split::Steps(2))
+    ///     .spill(Spill::new().split(Split::Steps(2)))
     ///     .schedule(Schedule::new(0, 0, 4)?.repeat(1))
     ///     .build()?;
     /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -56,7 +62,22 @@ impl KinetoLayerBuilder {
     /// # }
     /// ```
     pub fn split(mut self, parts: Split) -> Self {
-        self.overrides.set(Key::Split, parts);
+        self.settings.set(Key::Split, parts);
+        self
+    }
+}
+
+impl KinetoLayerBuilder {
+    /// Sets what happens at the buffer limit. Default: [`Overflow::Stop`].
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overrides.set(Key::Overflow, overflow);
+        self
+    }
+
+    /// Sets where an [`Overflow::Spill`] recording is kept and how it is split. Adds to an earlier call; the last value of a
+    /// setting counts.
+    pub fn spill(mut self, spill: Spill) -> Self {
+        self.overrides.merge(spill.settings);
         self
     }
 

@@ -261,9 +261,9 @@ keys! {
         "memory limit of a recording" => buffer_limit_bytes: u64;
     Overflow: Both Now Start Always "OVERFLOW", SettingKind::Overflow, Literal("stop"), "overflow(how)",
         "what happens at the memory limit: further records are only counted, they replace the oldest, or the oldest are moved to disk" => overflow: Overflow;
-    SpillFolder: Both Now Start Always "SPILL_DIR", SettingKind::Text, Described("the output's"), "spill_folder(path)",
+    SpillFolder: Both Now Start Always "SPILL_DIR", SettingKind::Text, Described("the output's"), "Spill::folder(path)",
         "folder in which `OVERFLOW=spill` makes the folder of its segments" => spill_folder: Option<PathBuf>;
-    Split: Both Now Start Always "SPLIT", SettingKind::Split, Described("each minute"), "split(parts)",
+    Split: Both Now Start Always "SPLIT", SettingKind::Split, Described("each minute"), "Spill::split(parts)",
         "when a part of `OVERFLOW=spill` ends, which becomes a file of its own; in any case when a quarter of the limit is filled" => split: Option<Split>;
     ShmFolder: Both Now Start Always "SHM_DIR", SettingKind::Text, Described("none"), "shm_folder(path)",
         "folder in shared memory, such as /dev/shm, that holds the records, so that a killed process leaves them" => shm_folder: Option<PathBuf>;

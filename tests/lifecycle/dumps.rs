@@ -7,7 +7,7 @@ use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use tracing_kineto::{DumpTrigger, Dumps, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Segment, Split, Trace};
+use tracing_kineto::{DumpTrigger, Dumps, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Segment, Spill, Split, Trace};
 use tracing_subscriber::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -94,8 +94,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         exit(0);
     }),
     ("exit_after_steps_without_an_output", |folder| {
-        let builder = KinetoLayer::builder().no_output().overflow(Overflow::Spill).spill_folder(folder);
-        let guard = record_as(builder.split(Split::Steps(2)));
+        let builder = KinetoLayer::builder().no_output().overflow(Overflow::Spill).spill(Spill::new().folder(folder));
+        let guard = record_as(builder.spill(Spill::new().split(Split::Steps(2))));
         let profiler = guard.profiler();
         for _ in 0..7 {
             work();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tracing_kineto::analysis::Events;
-use tracing_kineto::{KinetoGuard, KinetoLayer, Message, Overflow};
+use tracing_kineto::{KinetoGuard, KinetoLayer, Message, Overflow, Spill};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     // Each segment is larger.
@@ -106,7 +106,7 @@ impl Recording {
             let _ = writeln!(io::stderr(), "{message}");
             kept.lock().unwrap().push_str(&message.to_string());
         };
-        let builder = KinetoLayer::builder().output(output).overflow(Overflow::Spill).spill_folder(disk);
+        let builder = KinetoLayer::builder().output(output).overflow(Overflow::Spill).spill(Spill::new().folder(disk));
         let guard = record_as(builder.buffer_limit_bytes(2 << 20).log_sink(Arc::new(log)));
         Recording { guard, disk: disk.to_owned(), messages, count: 0 }
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tracing_kineto::{KinetoLayer, Message, Overflow, Segment, Trace};
+use tracing_kineto::{KinetoLayer, Message, Overflow, Segment, Spill, Trace};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const OUTPUT: &str = "rest.json";
@@ -37,7 +37,7 @@ fn exit_with_queued_part(folder: &Path, timeout: Duration) {
         }
     };
     let builder = KinetoLayer::builder().sink("held", open).output("held://rest.json").log_sink(Arc::new(log));
-    let builder = builder.overflow(Overflow::Spill).spill_folder(folder).buffer_limit_bytes(2 << 20);
+    let builder = builder.overflow(Overflow::Spill).spill(Spill::new().folder(folder)).buffer_limit_bytes(2 << 20);
     let _guard = record_as(builder.flush_timeout(timeout));
     sys::ignore(libc::SIGXFSZ);
     sys::limit_files(Some(0));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::analysis::Events;
-use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Loss, Overflow, Profiler, Trace};
+use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Loss, Overflow, Profiler, Spill, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// The memory of the recordings: segments are written when a quarter is complete.
@@ -161,7 +161,7 @@ fn disk_trouble_is_counted_and_ends() {
     let gone = folder.path().join("gone");
     record(
         folder.path(),
-        |builder| builder.spill_folder(&gone),
+        |builder| builder.spill(Spill::new().folder(&gone)),
         |_| {
             // More than fits, while there is no folder.
             (0..6 * QUARTER).for_each(|_| info_span!("early").in_scope(|| ()));
@@ -223,7 +223,7 @@ fn removed_folder_is_made_again() {
     std::fs::create_dir(&spilled).unwrap();
     record(
         folder.path(),
-        |builder| builder.spill_folder(&spilled),
+        |builder| builder.spill(Spill::new().folder(&spilled)),
         |_| {
             work_quarters(&spilled, 1);
             let first = segments(&spilled).remove(0).parent().unwrap().to_owned();
@@ -247,7 +247,7 @@ fn rest_is_a_segment_where_there_is_no_output() {
     let folder = tempfile::tempdir().unwrap();
     record(
         folder.path(),
-        |builder| builder.no_output().spill_folder(folder.path()),
+        |builder| builder.no_output().spill(Spill::new().folder(folder.path())),
         |_| work_quarters(folder.path(), 1),
     );
     let read = segments(folder.path()).into_iter().map(|segment| Trace::read_segment(segment).unwrap());

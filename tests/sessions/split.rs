@@ -9,7 +9,7 @@ use tracing::info_span;
 use tracing_kineto::analysis::{Event, Events};
 use tracing_kineto::torch::TorchOptions;
 use tracing_kineto::{
-    ErrorKind, KinetoLayer, KinetoLayerBuilder, Overflow, Profiler, ProfilerAction, Schedule, Split, Trace,
+    ErrorKind, KinetoLayer, KinetoLayerBuilder, Overflow, Profiler, ProfilerAction, Schedule, Spill, Split, Trace,
 };
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -26,7 +26,9 @@ fn record(
 }
 
 fn steps(steps: u64, of: u64) -> impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder {
-    move |builder| builder.split(Split::Steps(steps)).schedule(Schedule::new(0, 0, of).unwrap().repeat(1))
+    move |builder| {
+        builder.spill(Spill::new().split(Split::Steps(steps))).schedule(Schedule::new(0, 0, of).unwrap().repeat(1))
+    }
 }
 
 fn parts(folder: &Path) -> Vec<Events> {
@@ -150,7 +152,7 @@ fn steps_at_the_end_have_their_parts() {
 #[test]
 fn parts_without_records_have_no_files() {
     let folder = tempfile::tempdir().unwrap();
-    let split = |builder: KinetoLayerBuilder| builder.split(Split::Steps(1));
+    let split = |builder: KinetoLayerBuilder| builder.spill(Spill::new().split(Split::Steps(1)));
     record(folder.path(), split, |profiler| {
         let request = info_span!("request").entered();
         info_span!("work").in_scope(|| ());
@@ -170,7 +172,9 @@ fn parts_without_records_have_no_files() {
 #[test]
 fn segments_end_with_steps_too() {
     let folder = tempfile::tempdir().unwrap();
-    let split = |builder: KinetoLayerBuilder| builder.no_output().spill_folder(folder.path()).split(Split::Steps(2));
+    let split = |builder: KinetoLayerBuilder| {
+        builder.no_output().spill(Spill::new().folder(folder.path()).split(Split::Steps(2)))
+    };
     record(folder.path(), split, |profiler| {
         for step in 0..6 {
             info_span!("work", step).in_scope(|| ());
@@ -196,7 +200,8 @@ fn parts_of_schedules_stay_without_an_output() {
             trace.iter().for_each(|trace| assert_eq!(trace.stats().slices, 4));
         }
     };
-    let configure = |builder: KinetoLayerBuilder| steps(2, 4)(builder.no_output().spill_folder(folder.path()));
+    let configure =
+        |builder: KinetoLayerBuilder| steps(2, 4)(builder.no_output().spill(Spill::new().folder(folder.path())));
     record(folder.path(), configure, work);
     let slices = |file: &PathBuf| Trace::read_segment(file).unwrap().trace.stats().slices;
     assert_eq!(segments(folder.path()).iter().map(slices).collect::<Vec<_>>(), [4]);
@@ -210,7 +215,10 @@ fn parts_of_traces_that_are_not_saved_stay() {
     for (violates, schedule) in [true, false].into_iter().zip(schedules) {
         let folder = tempfile::tempdir().unwrap();
         let configure = |builder: KinetoLayerBuilder| {
-            builder.split(Split::Steps(2)).schedule(schedule).torch(TorchOptions::new().strict(true))
+            builder
+                .spill(Spill::new().split(Split::Steps(2)))
+                .schedule(schedule)
+                .torch(TorchOptions::new().strict(true))
         };
         record(folder.path(), configure, |profiler| {
             for step in 0..4 {
@@ -231,7 +239,8 @@ fn parts_of_traces_that_are_not_saved_stay() {
 #[test]
 fn last_part_of_a_schedule_stays_without_an_output() {
     let folder = tempfile::tempdir().unwrap();
-    let configure = |builder: KinetoLayerBuilder| steps(2, 100)(builder.no_output().spill_folder(folder.path()));
+    let configure =
+        |builder: KinetoLayerBuilder| steps(2, 100)(builder.no_output().spill(Spill::new().folder(folder.path())));
     record(folder.path(), configure, |profiler| {
         for step in 0..3 {
             info_span!("work", step).in_scope(|| ());
@@ -245,7 +254,7 @@ fn last_part_of_a_schedule_stays_without_an_output() {
 #[test]
 fn parts_end_by_time() {
     let folder = tempfile::tempdir().unwrap();
-    let split = |builder: KinetoLayerBuilder| builder.split(Split::Time(Duration::from_millis(20)));
+    let split = |builder: KinetoLayerBuilder| builder.spill(Spill::new().split(Split::Time(Duration::from_millis(20))));
     record(folder.path(), split, |_| {
         for n in 0..3 {
             info_span!("work", n).in_scope(|| ());
@@ -260,7 +269,7 @@ fn parts_end_by_time() {
 #[test]
 fn parts_end_by_size() {
     let folder = tempfile::tempdir().unwrap();
-    let split = |builder: KinetoLayerBuilder| builder.split(Split::Bytes(256 << 10));
+    let split = |builder: KinetoLayerBuilder| builder.spill(Spill::new().split(Split::Bytes(256 << 10)));
     record(folder.path(), split, |_| {
         for n in 0..3 {
             (0..16 << 10).for_each(|_| info_span!("work").in_scope(|| ()));
@@ -278,7 +287,7 @@ fn split_needs_spill_and_a_size() {
     let folder = tempfile::tempdir().unwrap();
     let build = |overflow, split| {
         let builder = KinetoLayer::builder().output(folder.path().join("app.json")).overflow(overflow);
-        builder.split(split).build().map(drop).unwrap_err()
+        builder.spill(Spill::new().split(split)).build().map(drop).unwrap_err()
     };
     for (overflow, split, expected) in [
         (Overflow::Stop, Split::Steps(1), "SPLIT has no effect: only OVERFLOW=spill makes parts"),

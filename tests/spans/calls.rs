@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{File, Slice, layer};
 use tracing::{Level, info_span};
-use tracing_kineto::{DumpTrigger, Dumps, KinetoLayerBuilder, Overflow, Trace};
+use tracing_kineto::{DumpTrigger, Dumps, KinetoLayerBuilder, Overflow, Spill, Trace};
 use tracing_subscriber::prelude::*;
 
 /// The smallest limit at which the records of a scenario still fit several times.
@@ -277,7 +277,7 @@ pub(super) fn segments(folder: &Path) -> Vec<PathBuf> {
 fn record_spilled(scenario: &Scenario, level: Option<Level>) -> Vec<Trace> {
     let folder = tempfile::tempdir().unwrap();
     let (layer, guard) = layer(|builder| {
-        let builder = builder.overflow(Overflow::Spill).spill_folder(folder.path());
+        let builder = builder.overflow(Overflow::Spill).spill(Spill::new().folder(folder.path()));
         with_level(builder.buffer_limit_bytes(LIMIT), level)
     });
     let cut = || {

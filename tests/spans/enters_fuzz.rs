@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use support::{layer, spawn};
 use tracing::span::EnteredSpan;
 use tracing::{Instrument, Span, debug, info_span};
-use tracing_kineto::{KinetoLayerBuilder, Loss, Overflow, Trace};
+use tracing_kineto::{KinetoLayerBuilder, Loss, Overflow, Spill, Trace};
 use tracing_subscriber::prelude::*;
 
 const THREADS: usize = 3;
@@ -271,7 +271,7 @@ fn each_enter_is_a_slice_or_counted_when_buffers_overflow() {
             let folder = tempfile::tempdir().unwrap();
             let limited = |builder: KinetoLayerBuilder| {
                 let builder = builder.overflow(overflow).buffer_limit_bytes(LIMIT);
-                if overflow == Overflow::Spill { builder.spill_folder(folder.path()) } else { builder }
+                if overflow == Overflow::Spill { builder.spill(Spill::new().folder(folder.path())) } else { builder }
             };
             let (trace, made) = record(limited, || run_freely(seed, steps));
             let trace = trace.unwrap();

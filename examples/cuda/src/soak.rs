@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::info_span;
-use tracing_kineto::{KinetoLayer, Overflow, Profiler, Segment, Trace};
+use tracing_kineto::{KinetoLayer, Overflow, Profiler, Segment, Spill, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -65,7 +65,7 @@ pub fn run(time: Duration, path: &str, report: &mut Report) -> Result<(), Box<dy
 pub fn spill(time: Duration, path: &str, report: &mut Report) -> Result<(), Box<dyn Error>> {
     let folder = Path::new(path).with_extension("parts");
     std::fs::create_dir(&folder)?;
-    let builder = KinetoLayer::builder().no_output().overflow(Overflow::Spill).spill_folder(&folder);
+    let builder = KinetoLayer::builder().no_output().overflow(Overflow::Spill).spill(Spill::new().folder(&folder));
     let (layer, guard) = builder.buffer_limit_bytes(SPILL_LIMIT).build()?;
     tracing_subscriber::registry().with(layer).init();
     let (requests, resident) = serve_while(|| {

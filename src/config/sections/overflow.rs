@@ -37,7 +37,7 @@ pub enum Overflow {
     ///
     /// Whenever 32 MiB or a quarter of the limit are complete, and each minute, a thread writes them as a
     /// [segment](crate::Segment) into a folder next to the output, or in that of
-    /// [`spill_folder`](crate::KinetoLayerBuilder::spill_folder). A [`Split`](crate::Split) replaces the 32 MiB and the minute. When the guard is dropped, each part becomes a file:
+    /// [folder](crate::Spill::folder). A [`Split`](crate::Split) replaces the 32 MiB and the minute. When the guard is dropped, each part becomes a file:
     /// `app.part0001.json.gz`, `app.part0002.json.gz` and so on for `app.json.gz`. A recording that ends
     /// before its first part does is one file.
     ///

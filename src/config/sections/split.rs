@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How long, large or how many steps the parts of an [`Overflow::Spill`](crate::Overflow::Spill) recording are.
 ///
-/// Set it by [`KinetoLayerBuilder::split`](crate::KinetoLayerBuilder::split), or as text in `KINETO_SPLIT`. A MB is a MiB, as in
+/// Set it by [`Spill::split`](crate::Spill::split), or as text in `KINETO_SPLIT`. A MB is a MiB, as in
 /// other settings, and a GB 1024 of them:
 ///
 /// ```

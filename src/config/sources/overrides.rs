@@ -110,7 +110,7 @@ mod tests {
                 "`gzip_level(10)`: expected a whole number from 0 to 9",
                 "`Fields::limit_bytes(0)`: expected a whole number from 1 to 1073741824",
                 "`buffer_limit_bytes(0)`: expected at least 1 byte",
-                &format!("`split(0steps)`: expected {}", Split::EXPECTED),
+                &format!("`Spill::split(0steps)`: expected {}", Split::EXPECTED),
                 "`output()`: expected a path",
                 &format!("`Dumps::on(step>1x)`: expected {}", DumpTrigger::EXPECTED),
             ]
