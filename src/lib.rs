@@ -29,6 +29,7 @@
 //! | keep a recording unformatted | [`Trace::write_segment`], [`Trace::read_segment`] |
 //! | print times | [`profile!`] for a block, [`analysis`] for recordings and files |
 //! | record allocations | [`memory`] |
+//! | move from torch.profiler | [`torch`] |
 //! | move from tracing-chrome | [`chrome`] |
 //! | record other devices | [`integration::plugin`], [`integration::Collector`], [`integration::DeferredEvents`] |
 //! | find out what this machine can record | [`Doctor`] |
@@ -172,7 +173,7 @@ pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
 #[cfg(feature = "plugins")]
 #[doc(hidden)]
 pub use plugin::__register;
-pub use profiler::{Prepared, Profiler, profiler};
+pub use profiler::{Profiler, profiler};
 pub use record_while::RecordWhile;
 pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};

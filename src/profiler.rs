@@ -9,11 +9,10 @@ use crate::session::{
     newest_session,
 };
 use crate::time::Timestamp;
-use crate::trace::{CpuTraceBuilder, Trace};
+use crate::trace::Trace;
 use kineto_devices::{CollectorReport, Unavailable};
-use kineto_model::activity::{ActivityGroup, ActivityTypes, Args};
+use kineto_model::activity::{ActivityTypes, Args};
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Starts, stops and describes recordings; a cheap clone, for any thread.
@@ -83,30 +82,6 @@ impl Profiler {
         self.session.get().ok_or(NoSession)
     }
 
-    /// Loads the collectors' libraries and starts the collectors, so that [`Prepared::start`] takes no time.
-    ///
-    /// Use it to check the collectors before measuring, or if the first kernels matter: loading a vendor's library takes from
-    /// a tenth of a second to a second. Nothing is recorded until the start. Dropping the value stops the collectors.
-    ///
-    /// # Errors
-    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if a recording is running. A collector that cannot record is not an
-    /// error: its [report](Prepared::reports) has the reason.
-    pub fn prepare(&self) -> Result<Prepared, Error> {
-        let session = self.session()?;
-        session.check_guard()?;
-        let (preparation, reports) = session.prepare()?;
-        Ok(Prepared { session: session.clone(), preparation, reports })
-    }
-
-    /// Returns the types that can be recorded on this machine: those of the host, and of collectors that find their
-    /// libraries.
-    pub fn supported_activities(&self) -> ActivityTypes {
-        let reports = self.probe_collectors();
-        let can = reports.iter().filter_map(|report| report.state.as_ref().ok()).map(|can| can.types);
-        let host = if platform::CAN_RECORD { ActivityGroup::Cpu.types() } else { ActivityTypes::EMPTY };
-        can.fold(host, ActivityTypes::union)
-    }
-
     /// Returns a report on each collector: what those of the running recording record, or why they do not. If none is running,
     /// what each can record on this machine, without starting it.
     pub fn collectors(&self) -> Vec<CollectorReport> {
@@ -114,7 +89,7 @@ impl Profiler {
         running.filter(|reports| !reports.is_empty()).unwrap_or_else(|| self.probe_collectors())
     }
 
-    fn probe_collectors(&self) -> Vec<CollectorReport> {
+    pub(crate) fn probe_collectors(&self) -> Vec<CollectorReport> {
         self.session.get().map(|session| session.recording.probe_collectors()).unwrap_or_default()
     }
 
@@ -202,35 +177,6 @@ impl Profiler {
         self.session()?.set_schedule(schedule.into())
     }
 
-    /// Returns the traces of the cycles that have ended, if the builder's
-    /// [`acc_events`](crate::torch::TorchOptions::acc_events) is set.
-    pub fn traces(&self) -> Vec<Trace> {
-        self.session.get().map(|session| session.steps.kept_traces()).unwrap_or_default()
-    }
-
-    /// Returns the current iteration of the program: the largest count of all requesters.
-    pub fn iteration(&self) -> u64 {
-        self.session.get().map_or(0, |session| session.steps.with_iterations(|iterations| iterations.current()))
-    }
-
-    /// Counts an iteration for `requester`, such as an optimizer; returns the current iteration.
-    ///
-    /// A requester that starts late starts at the current iteration. [`step`](Profiler::step) counts as "ProfilerStep".
-    pub fn count_iteration(&self, requester: &str) -> u64 {
-        self.session.get().map_or(0, |session| session.count_iteration(requester))
-    }
-
-    /// Forgets a requester's count, without changing the current iteration; returns whether there was one.
-    pub fn forget_iterations(&self, requester: &str) -> bool {
-        self.session.get().is_some_and(|session| session.steps.with_iterations(|counts| counts.erase(requester)))
-    }
-
-    /// Returns the trace id of the recording that is running or prepared: 32 upper-case hexadecimal digits, the result of the
-    /// builder's [`trace_id_callback`](crate::torch::TorchOptions::trace_id_callback), or `REQUEST_TRACE_ID`.
-    pub fn trace_id(&self) -> Option<String> {
-        self.session.get()?.recording.trace_id()
-    }
-
     /// Pauses the recording until [`resume`](Profiler::resume): spans, and device work that is launched from now on. No effect
     /// if paused already.
     ///
@@ -292,27 +238,6 @@ impl Profiler {
         self.session()?.recording.exclude_thread()
     }
 
-    /// Pauses a group until [`resume_activities`](Profiler::resume_activities), like PyTorch's
-    /// `toggle_collection_dynamic(False, …)`: [`ActivityGroup::Cpu`] means spans and events, every other group the collectors
-    /// that record some of its types, including calls of runtime and driver.
-    ///
-    /// It accepts sets of types too: types of spans mean the host, those of devices their collectors. Work that is launched
-    /// while only the host is paused has no span. [`Status::Paused`] refers to the host.
-    ///
-    /// # Errors
-    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
-    pub fn pause_activities(&self, types: impl Into<ActivityTypes>) -> Result<(), Error> {
-        self.session()?.recording.pause(types.into())
-    }
-
-    /// Resumes a group, whether it was paused with others or by itself.
-    ///
-    /// # Errors
-    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
-    pub fn resume_activities(&self, types: impl Into<ActivityTypes>) -> Result<(), Error> {
-        self.session()?.recording.resume(types.into())
-    }
-
     /// Returns what was recorded so far, while the recording continues.
     ///
     /// # Errors
@@ -366,56 +291,12 @@ impl Profiler {
         self.session()?.flush()
     }
 
-    /// Starts a memory profile: it records only what allocators report, independent of other recordings.
-    ///
-    /// It corresponds to libkineto's `PROFILE_MEMORY`, and does not need the builder's
-    /// [`with_memory`](crate::KinetoLayerBuilder::with_memory). The records have no slices; categories come only from
-    /// [`memory::scope`](crate::memory::scope). It has its own memory, up to the layer's buffer limit. It evicts a memory
-    /// profile of an external request.
-    ///
-    /// # Errors
-    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if a memory profile is running.
-    pub fn start_memory_profile(&self) -> Result<(), Error> {
-        self.session()?.memory_profile.start()
-    }
-
-    /// Ends the memory profile and returns it; it is kept for
-    /// [`export_memory_profile`](Profiler::export_memory_profile) until the next one ends.
-    ///
-    /// # Errors
-    /// [`NotActive`](crate::ErrorKind::NotActive) if none is running.
-    pub fn stop_memory_profile(&self) -> Result<Trace, Error> {
-        self.session()?.memory_profile.stop()
-    }
-
-    /// Writes the timeline of the last memory profile: that of the first device, or of the host if there is none. The
-    /// extension selects the format, as for [`MemoryTimeline::save`](crate::MemoryTimeline::save).
-    ///
-    /// # Errors
-    /// [`NotActive`](crate::ErrorKind::NotActive) if there is no profile, or no allocator has reported anything; those of
-    /// [`MemoryTimeline::save`](crate::MemoryTimeline::save).
-    pub fn export_memory_profile(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.session()?.memory_profile.export(path.as_ref())
-    }
-
-    /// Adds a builder's activities to the running recording; `end` is the end of the period that the builder covers.
-    ///
-    /// The trace shows its activities, and one row for the whole period, like libkineto's `transferCpuTrace`; types that the
-    /// recording does not select are omitted. The activities count towards the recording's buffer limit, and need not lie
-    /// within its times.
-    ///
-    /// # Errors
-    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running; [`TooLarge`](crate::ErrorKind::TooLarge) at the
-    /// buffer limit. The builder is dropped then.
-    pub fn transfer(&self, builder: CpuTraceBuilder, end: Timestamp) -> Result<(), Error> {
-        self.session()?.recording.transfer(builder, end)
-    }
-
     /// Records a finished slice on the calling thread's row, for work that a runtime or a delegate has timed itself.
     ///
     /// It corresponds to torch's `reportBackendEventToActiveKinetoProfiler`: an operation with the argument "Backend" (none if
     /// `backend` is empty) and those of `args`, such as "Record function scope". It is drawn among the spans of the thread if
-    /// it nests with them, else on a second row. It takes the profiler's lock; for many slices, use a [`CpuTraceBuilder`].
+    /// it nests with them, else on a second row. It takes the profiler's lock; for many slices, use a
+    /// [`CpuTraceBuilder`](crate::integration::CpuTraceBuilder).
     ///
     /// ```no_run
     /// # fn f(profiler: &tracing_kineto::Profiler) -> Result<(), tracing_kineto::Error> {
@@ -443,19 +324,6 @@ impl Profiler {
         self.session()?.recording.record_slice((name, backend), (start, end), args)
     }
 
-    /// Records that an assertion did not hold in the running recording, like kineto's `logInvariantViolation`: the assertion,
-    /// what happened instead, and the group of recordings that this one belongs to (empty for none).
-    ///
-    /// [`TraceStats::violations`](crate::TraceStats::violations) and the file's header contain it with the recording's trace
-    /// id; at most 100 distinct ones, each with its count. If the builder was set to
-    /// [`strict`](crate::torch::TorchOptions::strict), the recording's stop, step or save fails.
-    ///
-    /// # Errors
-    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
-    pub fn log_invariant_violation(&self, assertion: &str, error: &str, group: &str) -> Result<(), Error> {
-        self.session()?.recording.log_violation(assertion, error, group)
-    }
-
     /// Adds a text to the header of the running recording, or of the next one; it has an effect until the file is written.
     ///
     /// A disabled profiler ignores it.
@@ -477,62 +345,8 @@ impl Profiler {
         }
     }
 
-    /// Adds a JSON value to the header of each recording that starts from now on.
-    ///
-    /// # Errors
-    /// [`Json`](crate::ErrorKind::Json) if `json` is not valid JSON.
-    pub fn preset_metadata_json(&self, key: &str, json: &str) -> Result<(), Error> {
-        self.session.get().map_or(Ok(()), |session| session.recording.header_presets().add_json(key, json))
-    }
-
-    /// Adds a text to the header of each recording that starts from now on.
-    pub fn preset_metadata(&self, key: &str, value: &str) {
-        if let Some(session) = self.session.get() {
-            session.recording.header_presets().add_text(key, value);
-        }
-    }
-
     /// Returns whether a recording is idle, prepared, recording or paused.
     pub fn status(&self) -> Status {
         self.session.get().map_or(Status::Idle, |session| session.recording.status())
-    }
-}
-
-/// Collectors that run and wait for a recording to begin; see [`Profiler::prepare`].
-#[must_use = "dropping it stops the collectors"]
-pub struct Prepared {
-    session: Arc<Session>,
-    preparation: u64,
-    reports: Vec<CollectorReport>,
-}
-
-impl fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared").field("collectors", &self.reports.len()).finish_non_exhaustive()
-    }
-}
-
-impl Prepared {
-    /// Returns a report for each selected collector.
-    pub fn reports(&self) -> &[CollectorReport] {
-        &self.reports
-    }
-
-    /// Starts the recording, or the schedule if there is one, whose warm-up starts the collectors again.
-    ///
-    /// # Errors
-    /// Those of [`Profiler::start`].
-    pub fn start(self) -> Result<(), Error> {
-        let session = self.session.clone();
-        session.check_guard()?;
-        // The warm-up of a schedule prepares the collectors itself.
-        let _prepared = (!session.has_schedule()).then_some(self);
-        session.begin_schedule()
-    }
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        self.session.recording.cancel_preparation(self.preparation);
     }
 }

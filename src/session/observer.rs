@@ -74,7 +74,7 @@ use std::sync::{Arc, OnceLock};
 pub trait SessionObserver: fmt::Debug + Send + Sync {
     /// Called when collectors have started for a recording with these flags.
     ///
-    /// Nothing is recorded yet after a [`Profiler::prepare`](crate::Profiler::prepare), in the warm-up of a schedule, and for
+    /// Nothing is recorded yet after a [`Libkineto::prepare`](crate::torch::Libkineto::prepare), in the warm-up of a schedule, and for
     /// an external request with a start time. If one call prepares and starts, such as
     /// [`Profiler::start`](crate::Profiler::start), the recording has already started.
     fn prepared(&self, _flags: &RecordingFlags) {}
@@ -89,7 +89,7 @@ pub trait SessionObserver: fmt::Debug + Send + Sync {
     fn cancelled(&self, _reason: &str) {}
 
     /// Called when a memory profile has started, by
-    /// [`start_memory_profile`](crate::Profiler::start_memory_profile) or an external `PROFILE_MEMORY` request.
+    /// [`start_memory_profile`](crate::torch::Libkineto::start_memory_profile) or an external `PROFILE_MEMORY` request.
     fn memory_profile_started(&self) {}
 
     /// Called when the memory profile has ended.

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 /// An assertion that did not hold during a recording: an error of this crate, of a collector, or of a front end, which
-/// [logs](crate::Profiler::log_invariant_violation) it.
+/// [logs](crate::torch::Libkineto::log_invariant_violation) it.
 ///
 /// [`TraceStats::violations`](crate::TraceStats::violations) contains it, and the list `invariant_violations` in the header
 /// of the file.

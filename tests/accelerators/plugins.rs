@@ -14,6 +14,7 @@ use support::{File, cuda, simulator};
 use tempfile::TempDir;
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::CollectorReport;
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ActivityGroup, ActivityType, ActivityTypes, Devices, KinetoLayer, KinetoLayerBuilder, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -495,7 +496,7 @@ fn plugin_records_after_a_dropped_preparation() {
     let (_layer, guard) = all(builder(folder.path())).record_from_start(false).build().unwrap();
     let profiler = guard.profiler();
     for round in 0..10 {
-        drop(profiler.prepare().unwrap());
+        drop(Libkineto::of(&profiler).prepare().unwrap());
         profiler.start().unwrap();
         let stats = profiler.stop().unwrap().stats();
         let report = stats.collectors.iter().find(|report| report.name == "pushes").unwrap();

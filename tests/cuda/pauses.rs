@@ -7,6 +7,7 @@ use support::cuda::{Cuda, Stream};
 use support::gpu::{Counts, calls, interval, kernels, machine, name, tally, under};
 use support::{File, cuda, gpu, layer};
 use tracing::subscriber;
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{
     ActivityGroup, ActivityType, ActivityTypes, Devices, KinetoLayerBuilder, Loss, Profiler, RecordedTime, Status,
     annotate,
@@ -132,15 +133,15 @@ fn activity_group_can_be_paused_alone() {
         |builder| builder,
         |profiler| {
             launch(&machine, "both", 1);
-            profiler.pause_activities(ActivityGroup::Cuda).unwrap();
+            Libkineto::of(profiler).pause_activities(ActivityGroup::Cuda).unwrap();
             assert_eq!(profiler.status(), Status::Recording);
             launch(&machine, "cpu_alone", 2);
             machine.synchronize();
-            profiler.pause_activities(ActivityGroup::Cpu).unwrap();
-            profiler.resume_activities(ActivityGroup::Cuda).unwrap();
+            Libkineto::of(profiler).pause_activities(ActivityGroup::Cpu).unwrap();
+            Libkineto::of(profiler).resume_activities(ActivityGroup::Cuda).unwrap();
             assert_eq!(profiler.status(), Status::Paused);
             launch(&machine, "device_alone", 3);
-            profiler.resume_activities(ActivityGroup::Cpu | ActivityGroup::Cuda).unwrap();
+            Libkineto::of(profiler).resume_activities(ActivityGroup::Cpu | ActivityGroup::Cuda).unwrap();
             launch(&machine, "again", 4);
         },
     );
@@ -164,7 +165,7 @@ fn span_exited_while_the_host_is_paused_launches_nothing() {
             let function = machine.only_kernel("kernel");
             let span = annotate!("left").entered();
             machine.launch(function, 1, Stream::NULL);
-            profiler.pause_activities(ActivityGroup::Cpu).unwrap();
+            Libkineto::of(profiler).pause_activities(ActivityGroup::Cpu).unwrap();
             drop(span);
             machine.launch(function, 1, Stream::NULL);
         },

@@ -8,6 +8,7 @@ use support::{cuda, gpu};
 use tracing::subscriber;
 use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
 use tracing_kineto::integration::{Options, PmSampling, Selection, Unavailable, Why};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Metrics};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -169,7 +170,7 @@ fn counts_of_a_prepared_recording_begin_with_it() {
     });
     let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
-        let prepared = profiler.prepare().unwrap();
+        let prepared = Libkineto::of(&profiler).prepare().unwrap();
         std::thread::sleep(TIME);
         prepared.start().unwrap();
         std::thread::sleep(TIME);

@@ -10,6 +10,7 @@ use support::gpu::{Counts, calls, events, interval, kernels, losses, machine, na
 use support::{File, cuda, gpu, layer, on_thread, record_with, spawn};
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::Why;
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ActivityType, ActivityTypes, Devices, KinetoLayerBuilder, Loss, Profiler, Status, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -99,7 +100,7 @@ fn prepared_recording_has_work_after_its_start_alone() {
     idle(
         |builder| builder,
         |profiler| {
-            let prepared = profiler.prepare().unwrap();
+            let prepared = Libkineto::of(profiler).prepare().unwrap();
             let report = prepared.reports().iter().find(|report| report.name == "cupti").unwrap();
             assert_eq!(report.state.as_ref().unwrap().proven, Some(true));
             assert_eq!((profiler.status(), cuda::count("subscribes")), (Status::Prepared, 1));
@@ -109,7 +110,7 @@ fn prepared_recording_has_work_after_its_start_alone() {
             launch(&machine, "inside", 4);
             let file = stop(profiler);
             assert_eq!(found(&file), counts([("inside", 4)]));
-            drop(profiler.prepare().unwrap());
+            drop(Libkineto::of(profiler).prepare().unwrap());
             assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"), "dropping it releases the library");
         },
     );
@@ -121,10 +122,10 @@ fn old_preparation_does_not_disarm_a_new_recording() {
     idle(
         |builder| builder,
         |profiler| {
-            let first = profiler.prepare().unwrap();
+            let first = Libkineto::of(profiler).prepare().unwrap();
             profiler.start().unwrap();
             stop(profiler);
-            let second = profiler.prepare().unwrap();
+            let second = Libkineto::of(profiler).prepare().unwrap();
             drop(first);
             assert_eq!((profiler.status(), cuda::count("unsubscribes")), (Status::Prepared, 1));
             second.start().unwrap();

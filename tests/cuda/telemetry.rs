@@ -9,6 +9,7 @@ use support::{File, cuda, layer, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::{CollectorReport, Why};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{Devices, Doctor, KinetoLayerBuilder, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -220,7 +221,7 @@ fn prepared_recording_is_sampled_from_its_start() {
     let _nvml = nvml("");
     let mut from = 0;
     let file = idle(|profiler| {
-        let prepared = profiler.prepare().unwrap();
+        let prepared = Libkineto::of(profiler).prepare().unwrap();
         assert!(prepared.reports().iter().any(|report| report.name == "nvml" && report.state.is_ok()));
         from = now();
         prepared.start().unwrap();

@@ -15,6 +15,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, error, info, info_span};
 use tracing_kineto::activity::{Activity, ActivityType, Body, Track};
 use tracing_kineto::integration::{ApiCall, CpuTraceBuilder, DeviceWork, Thread};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{Error, ErrorKind, KinetoLayer, Profiler, Timestamp, annotate};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[("failed_allocations", failed_allocations)];
@@ -186,5 +187,5 @@ fn push(profiler: &Profiler) {
         let body = Body::Slice { start: at(n), end: at(n + 1) };
         builder.push(&Activity::new(ActivityType::CpuOp, "pushed", Track::new(0, 7), body)).unwrap();
     }
-    profiler.transfer(builder, at(2 * MANY)).unwrap();
+    Libkineto::of(profiler).transfer(builder, at(2 * MANY)).unwrap();
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 use tracing_kineto::analysis::Events;
 use tracing_kineto::chrome::ChromeLayerBuilder;
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ErrorKind, KinetoLayer, Status};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -150,7 +151,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         let profiler = guard.profiler();
         drop(guard);
         assert_eq!(profiler.status(), Status::Idle);
-        for error in [profiler.start().unwrap_err(), profiler.prepare().unwrap_err()] {
+        for error in [profiler.start().unwrap_err(), Libkineto::of(&profiler).prepare().unwrap_err()] {
             report(folder, &format!("{:?}: {error}", error.kind()));
         }
     }),

@@ -10,6 +10,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{
     ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Mode, ObservedSpan, RecordingFlags, SessionObserver,
     SpanObserver, Status, Timestamp, memory,
@@ -298,17 +299,18 @@ fn fork_with_session_observer(folder: &Path) {
 fn fork_with_memory_profile(folder: &Path) {
     let guard = record(folder);
     let profiler = guard.profiler();
-    profiler.start_memory_profile().unwrap();
+    let libkineto = Libkineto::of(&profiler);
+    libkineto.start_memory_profile().unwrap();
     let child = sys::fork();
     if child == 0 {
-        assert_eq!(profiler.stop_memory_profile().unwrap_err().kind(), ErrorKind::NotActive);
-        profiler.start_memory_profile().unwrap();
+        assert_eq!(libkineto.stop_memory_profile().unwrap_err().kind(), ErrorKind::NotActive);
+        libkineto.start_memory_profile().unwrap();
         memory::record(0x1000, 64, 64, 64, memory::Device::cuda(0));
-        assert_eq!(profiler.stop_memory_profile().unwrap().stats().memory_events, 1);
+        assert_eq!(libkineto.stop_memory_profile().unwrap().stats().memory_events, 1);
         sys::exit_now(0);
     }
     report(folder, &format!("{:?}", sys::wait(child)));
-    profiler.stop_memory_profile().unwrap();
+    libkineto.stop_memory_profile().unwrap();
 }
 
 /// Returns the number of counters that this process has open.

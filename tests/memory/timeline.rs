@@ -6,6 +6,7 @@ use std::hint::black_box;
 use support::harness::Test;
 use tracing::info_span;
 use tracing_kineto::memory::{self, Category, Device};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, Trace, analysis};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -192,22 +193,23 @@ fn memory_profile_is_taken_on_demand() {
     let path = folder.path().join("memory.raw.json");
     let (layer, guard) = support::layer(|builder| builder.record_from_start(false));
     let profiler = guard.profiler();
+    let libkineto = Libkineto::of(&profiler);
     let kind = |refused: Result<(), tracing_kineto::Error>| refused.unwrap_err().kind();
-    assert_eq!(kind(profiler.export_memory_profile(&path)), ErrorKind::NotActive);
-    assert_eq!(kind(profiler.stop_memory_profile().map(drop)), ErrorKind::NotActive);
+    assert_eq!(kind(libkineto.export_memory_profile(&path)), ErrorKind::NotActive);
+    assert_eq!(kind(libkineto.stop_memory_profile().map(drop)), ErrorKind::NotActive);
     for is_recording in [false, true] {
         if is_recording {
             profiler.start().unwrap();
         }
-        profiler.start_memory_profile().unwrap();
-        assert_eq!(kind(profiler.start_memory_profile()), ErrorKind::AlreadyActive);
-        assert_eq!(kind(profiler.export_memory_profile(&path)), ErrorKind::NotActive);
+        libkineto.start_memory_profile().unwrap();
+        assert_eq!(kind(libkineto.start_memory_profile()), ErrorKind::AlreadyActive);
+        assert_eq!(kind(libkineto.export_memory_profile(&path)), ErrorKind::NotActive);
         drop(black_box(vec![0u8; 4321]));
-        let trace = profiler.stop_memory_profile().unwrap();
+        let trace = libkineto.stop_memory_profile().unwrap();
         assert!(!memory::is_enabled());
         let pieces = trace.memory_timeline(Device::CPU);
         assert_eq!(pieces.rows().iter().filter(|row| row.bytes == 4321).count(), 2);
-        profiler.export_memory_profile(&path).unwrap();
+        libkineto.export_memory_profile(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap().matches("4321").count(), 2);
     }
     assert_eq!(profiler.stop().unwrap().stats().memory_events, 0, "the recording itself has none");

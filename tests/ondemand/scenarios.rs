@@ -12,6 +12,7 @@ use support::traced::{
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{
     ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, Message, Profiler, RecordingFlags, Schedule,
     SessionObserver, Status, Timestamp,
@@ -107,7 +108,7 @@ fn steps(guard: &KinetoGuard) {
     report("counts its iterations");
     while input.try_recv() != Err(TryRecvError::Disconnected) {
         profiler.step();
-        tracing::info_span!("iteration", n = profiler.iteration()).in_scope(work);
+        tracing::info_span!("iteration", n = Libkineto::of(&profiler).iteration()).in_scope(work);
     }
 }
 
@@ -283,7 +284,7 @@ struct ReportingObserver(Arc<OnceLock<Profiler>>);
 impl ReportingObserver {
     fn report_callback(&self, what: &str) {
         if let Some(profiler) = self.0.get() {
-            (0..3).for_each(|_| assert!(profiler.count_iteration("observer") > 0));
+            (0..3).for_each(|_| assert!(Libkineto::of(profiler).count_iteration("observer") > 0));
         }
         report(&format!("observer: {what}"));
     }

@@ -106,7 +106,7 @@ const REGISTRATION: &[ProcessFault] = &[
     (AmdProfiler::Sdk, "sdk=0.5", |file| check_unavailable(file, Why::Incompatible, "0.5.0 is older than 1.0")),
     (AmdProfiler::Sdk, "sdk=1.1", |file| whole(file, &[])),
     (AmdProfiler::Sdk, "sdk=2.0", |file| whole(file, &[])),
-    (AmdProfiler::Sdk, "locked=1", |file| check_unavailable(file, Why::Unsupported, "Profiler::prepare")),
+    (AmdProfiler::Sdk, "locked=1", |file| check_unavailable(file, Why::Unsupported, "Libkineto::prepare")),
     (AmdProfiler::Sdk, "busy=1", |file| check_unavailable(file, Why::Unsupported, "other profilers")),
     (AmdProfiler::Sdk, "enable_error=17:calls", |file| {
         check_unavailable(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")

@@ -8,6 +8,7 @@ use support::rocm::{Hip, Stream};
 use support::{File, amd, gpu, on_thread, record_with, rocm};
 use tracing::info_span;
 use tracing_kineto::integration::Why;
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ActivityType, ActivityTypes};
 
 #[test]
@@ -115,7 +116,7 @@ fn child_that_gets_no_callbacks() {
     rocm::sdk();
     let file = amd::record(|| step(&hip));
     let reason = amd::reason(&file);
-    assert!(reason.message().contains("too late") && reason.advice().contains("Profiler::prepare"), "{reason}");
+    assert!(reason.message().contains("too late") && reason.advice().contains("Libkineto::prepare"), "{reason}");
     assert_eq!((file.slices().len(), Counts::of(&file)), (8, Counts::default()));
 }
 
@@ -131,7 +132,7 @@ fn child_that_prepares() {
     idle(
         |builder| builder,
         |profiler| {
-            drop(profiler.prepare().unwrap());
+            drop(Libkineto::of(profiler).prepare().unwrap());
             assert_eq!(rocm::count("configures"), 1);
             amd::launch(&hip, "before", Stream::NULL);
             profiler.start().unwrap();

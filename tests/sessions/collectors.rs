@@ -13,6 +13,7 @@ use tracing_kineto::integration::{
     ApiCall, Attempt, Capabilities, CollectorReport, CounterSample, DeviceDescription, DeviceWork, Name, Overhead,
     RecordLayout, RecordSink, RecordView, Recording, Selection, Thread, Unavailable, Why,
 };
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collective, Loss, ProcessGroup, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -756,7 +757,7 @@ fn trace_names_the_method_when_a_collector_panics() {
                 info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
             }
             let profiler = guard.profiler();
-            assert!(profiler.supported_activities().contains(ActivityType::ConcurrentKernel));
+            assert!(Libkineto::of(&profiler).supported_activities().contains(ActivityType::ConcurrentKernel));
             drop(profiler.snapshot().unwrap());
             File::of(profiler.stop().unwrap())
         });
@@ -799,13 +800,14 @@ fn prepared_collector_records_nothing_until_the_start() {
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()).record_from_start(false));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
-        assert!(profiler.supported_activities().contains(ActivityType::ConcurrentKernel));
-        drop(profiler.prepare().unwrap());
+        let libkineto = Libkineto::of(&profiler);
+        assert!(libkineto.supported_activities().contains(ActivityType::ConcurrentKernel));
+        drop(libkineto.prepare().unwrap());
         assert_eq!(toy.state.stops.load(Ordering::Relaxed), 1, "dropping it disarms");
-        let prepared = profiler.prepare().unwrap();
+        let prepared = libkineto.prepare().unwrap();
         let report = prepared.reports().iter().find(|report| report.name == "toy").unwrap();
         assert!(report.state.is_ok());
-        assert_eq!(profiler.prepare().unwrap_err().kind(), tracing_kineto::ErrorKind::AlreadyActive);
+        assert_eq!(libkineto.prepare().unwrap_err().kind(), tracing_kineto::ErrorKind::AlreadyActive);
         toy.launch("too early", 7, &[(0, 10)]);
         prepared.start().unwrap();
         info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));

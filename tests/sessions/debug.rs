@@ -13,6 +13,7 @@ use tracing_kineto::integration::trial::Trial;
 use tracing_kineto::integration::{CudaEvents, Cupti, EventTimers};
 use tracing_kineto::integration::{DeferredEvents, Options, Selection};
 use tracing_kineto::memory::{self, Category, Device, Tracked};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{Doctor, KinetoLayer, Schedule, Timestamp};
 use tracing_subscriber::prelude::*;
 
@@ -41,7 +42,7 @@ fn debug_of_public_types_is_short() {
     let profiler = guard.profiler();
     long.add(&layer);
     long.add(&guard);
-    long.add(&profiler.prepare().unwrap());
+    long.add(&Libkineto::of(&profiler).prepare().unwrap());
     profiler.start().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let _step = tracing::info_span!("step", n = 1).entered();

@@ -11,6 +11,7 @@ use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{
     AlignedBy, CollectorReport, DeferredEvents, DeviceClock, DeviceDescription, Submission,
 };
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ActivityType, ActivityTypes, Loss, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -261,7 +262,7 @@ fn submissions_outside_the_recording_make_no_rows() {
     let profiler = guard.profiler();
     assert_eq!(gpu.submit(0), Submission::NONE);
 
-    let prepared = profiler.prepare().unwrap();
+    let prepared = Libkineto::of(&profiler).prepare().unwrap();
     let warm = run(&gpu, 0);
     assert!(!warm.0.is_recorded(), "the recording has not begun");
     prepared.start().unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use support::{File, layer};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Events;
-use tracing_kineto::torch::TorchOptions;
+use tracing_kineto::torch::{Libkineto, TorchOptions};
 use tracing_kineto::{ErrorKind, Schedule, StepState, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
@@ -14,16 +14,17 @@ use tracing_subscriber::registry;
 fn violations_are_in_the_statistics_and_the_file() {
     let (layer, guard) = layer(|b| b);
     let profiler = guard.profiler();
-    let name = profiler.trace_id().unwrap();
+    let libkineto = Libkineto::of(&profiler);
+    let name = libkineto.trace_id().unwrap();
     subscriber::with_default(registry().with(layer), || {
         info_span!("op").in_scope(|| ());
-        profiler.log_invariant_violation("ids are unique", "7 twice", "ranks").unwrap();
-        profiler.log_invariant_violation("ids are unique", "7 twice", "ranks").unwrap();
+        libkineto.log_invariant_violation("ids are unique", "7 twice", "ranks").unwrap();
+        libkineto.log_invariant_violation("ids are unique", "7 twice", "ranks").unwrap();
         assert_eq!(profiler.snapshot().unwrap().stats().violations.len(), 1);
-        profiler.log_invariant_violation("ends follow starts", "\"op\"", "").unwrap();
+        libkineto.log_invariant_violation("ends follow starts", "\"op\"", "").unwrap();
     });
     let file = File::of(profiler.stop().unwrap());
-    assert_eq!(profiler.log_invariant_violation("a", "b", "").unwrap_err().kind(), ErrorKind::NotActive);
+    assert_eq!(libkineto.log_invariant_violation("a", "b", "").unwrap_err().kind(), ErrorKind::NotActive);
     let stats = file.trace.stats();
     let [first, second] = stats.violations.as_slice() else { panic!("{stats}") };
     assert_eq!(
@@ -50,7 +51,7 @@ fn strict_stop_fails_once_and_keeps_the_recording() {
     let profiler = guard.profiler();
     subscriber::with_default(registry().with(layer), || {
         info_span!("op").in_scope(|| ());
-        profiler.log_invariant_violation("a", "b", "").unwrap();
+        Libkineto::of(&profiler).log_invariant_violation("a", "b", "").unwrap();
         let snapshot = profiler.snapshot().unwrap();
         let refused = snapshot.save(&path).unwrap_err();
         assert!(refused.kind() == ErrorKind::InvariantViolated && !path.exists(), "{refused}");
@@ -78,15 +79,16 @@ fn strict_step_returns_the_trace_with_the_error() {
             .on_trace_ready(move |_: Trace| *count.lock().unwrap() += 1)
     });
     let profiler = guard.profiler();
+    let libkineto = Libkineto::of(&profiler);
     subscriber::with_default(registry().with(layer), || {
-        profiler.log_invariant_violation("a", "b", "").unwrap();
+        libkineto.log_invariant_violation("a", "b", "").unwrap();
         let outcome = profiler.step();
         assert!(matches!(outcome.state, StepState::Recording { .. }), "the schedule continues: {outcome}");
         let cycle = outcome.cycle.unwrap();
         assert_eq!(cycle.error.unwrap().kind(), ErrorKind::InvariantViolated);
         assert_eq!((cycle.trace.stats().violations.len(), *seen.lock().unwrap()), (1, 0));
         assert!(profiler.step().cycle.unwrap().error.is_none());
-        profiler.log_invariant_violation("a", "b", "").unwrap();
+        libkineto.log_invariant_violation("a", "b", "").unwrap();
         assert!(profiler.stop().unwrap_err().trace().is_some());
     });
     assert_eq!(*seen.lock().unwrap(), 1);
@@ -98,7 +100,7 @@ fn dropped_guard_writes_the_trace_despite_violations() {
     let path = folder.path().join("a.pt.trace.json");
     let (layer, guard) =
         tracing_kineto::KinetoLayer::builder().output(&path).torch(TorchOptions::new().strict(true)).build().unwrap();
-    guard.profiler().log_invariant_violation("a", "b", "").unwrap();
+    Libkineto::of(&guard.profiler()).log_invariant_violation("a", "b", "").unwrap();
     drop(guard);
     assert!(Events::read(&path).unwrap().metadata().any(|(key, _)| key == "invariant_violations"));
     drop(layer);

@@ -9,7 +9,7 @@ use tracing_kineto::activity::{
 };
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::CpuTraceBuilder;
-use tracing_kineto::torch::TorchOptions;
+use tracing_kineto::torch::{Libkineto, TorchOptions};
 use tracing_kineto::{ActivityTypes, ErrorKind, Loss, Timestamp, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -134,6 +134,7 @@ fn full_builder_returns_an_error_and_counts_losses() {
 fn transferred_records_join_the_recording() {
     let (layer, guard) = layer(|builder| builder);
     let profiler = guard.profiler();
+    let libkineto = Libkineto::of(&profiler);
     let filled = |name: &str| {
         let mut builder = CpuTraceBuilder::new(at(0), name);
         builder.push(&op("pushed", 77, 10, 20)).unwrap();
@@ -141,10 +142,10 @@ fn transferred_records_join_the_recording() {
     };
     let trace = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         info_span!("span").in_scope(|| {});
-        profiler.transfer(filled("engine"), at(30)).unwrap();
+        libkineto.transfer(filled("engine"), at(30)).unwrap();
         assert_eq!(profiler.snapshot().unwrap().events().iter().filter(|event| event.name() == "pushed").count(), 1);
-        profiler.transfer(filled("engine"), at(30)).unwrap();
-        profiler.transfer(filled("other"), at(30)).unwrap();
+        libkineto.transfer(filled("engine"), at(30)).unwrap();
+        libkineto.transfer(filled("other"), at(30)).unwrap();
         guard.finish().unwrap()
     });
     let file = file_of(&trace);
@@ -152,7 +153,7 @@ fn transferred_records_join_the_recording() {
     let whole: Vec<_> = file["traceEvents"].as_array().unwrap().iter().filter(|row| row["cat"] == "Trace").collect();
     let names: Vec<_> = whole.iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["tracing-kineto (0)", "engine (0)", "engine (1)", "other (0)"]);
-    assert_eq!(profiler.transfer(filled("late"), at(30)).unwrap_err().kind(), ErrorKind::NotActive);
+    assert_eq!(libkineto.transfer(filled("late"), at(30)).unwrap_err().kind(), ErrorKind::NotActive);
     // The next recording starts without them.
     profiler.start().unwrap();
     assert!(profiler.stop().unwrap().events().is_empty());
@@ -163,14 +164,15 @@ fn transfer_respects_selected_types_and_the_limit() {
     let annotations: ActivityTypes = ActivityType::UserAnnotation.into();
     let (_layer, guard) = layer(|builder| builder.activities(annotations).buffer_limit_bytes(4 << 20));
     let profiler = guard.profiler();
+    let libkineto = Libkineto::of(&profiler);
     let mut builder = CpuTraceBuilder::new(at(0), "x");
     builder.push(&op("op", 1, 1, 2)).unwrap();
     builder.push(&slice(ActivityType::UserAnnotation, "note", 1, 1, 2)).unwrap();
-    profiler.transfer(builder, at(9)).unwrap();
+    libkineto.transfer(builder, at(9)).unwrap();
     let mut large = CpuTraceBuilder::new(at(0), "large");
     let text = "x".repeat(5 << 20);
     large.push(&op(&text, 1, 1, 2)).unwrap();
-    assert_eq!(profiler.transfer(large, at(9)).unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(libkineto.transfer(large, at(9)).unwrap_err().kind(), ErrorKind::TooLarge);
     let names: Vec<_> = guard.finish().unwrap().events().iter().map(|event| event.name().to_owned()).collect();
     assert_eq!(names, ["note"]);
 }
@@ -221,7 +223,7 @@ fn pushed_operations_are_execution_trace_nodes() {
         builder.push(&activity).unwrap()
     });
     assert_eq!(ids, [0, 1]);
-    profiler.transfer(builder, at(100)).unwrap();
+    Libkineto::of(&profiler).transfer(builder, at(100)).unwrap();
     let trace = guard.finish().unwrap();
     let file = file_of(&trace);
     let ids = ["outer", "inner"].map(|name| rows(&file, name)[0]["args"]["Record function id"].as_u64());

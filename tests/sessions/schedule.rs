@@ -8,7 +8,7 @@ use support::{File, layer, on_thread};
 use tracing::info_span;
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
-use tracing_kineto::torch::TorchOptions;
+use tracing_kineto::torch::{Libkineto, TorchOptions};
 use tracing_kineto::{
     ActivityType, ActivityTypes, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Profiler,
     ProfilerAction, Schedule, Status, StepState, Timestamp, Trace, tensorboard_trace_handler,
@@ -69,7 +69,7 @@ fn work(step: u64) {
 /// Works and steps `steps` times; returns the outcome of each step as text.
 fn run(profiler: &Profiler, steps: u64) -> Vec<String> {
     let step = |_| {
-        work(profiler.iteration());
+        work(Libkineto::of(profiler).iteration());
         profiler.step().to_string()
     };
     (0..steps).map(step).collect()
@@ -101,7 +101,7 @@ fn each_cycle_has_a_trace_of_its_annotated_steps() {
                     "step 9: nothing: the schedule is over",
                 ]
             );
-            assert_eq!((profiler.iteration(), profiler.status()), (9, Status::Idle));
+            assert_eq!((Libkineto::of(profiler).iteration(), profiler.status()), (9, Status::Idle));
             assert_eq!(profiler.stop().unwrap_err().kind(), ErrorKind::NotActive);
         },
     );
@@ -209,7 +209,7 @@ fn schedule_may_be_set_and_removed_while_idle() {
             assert_eq!(run(profiler, 1), ["step 1: recording the last step of the cycle"]);
             profiler.stop().unwrap();
             // `prepare` starts a schedule too.
-            profiler.prepare().unwrap().start().unwrap();
+            Libkineto::of(profiler).prepare().unwrap().start().unwrap();
             assert_eq!(profiler.status(), Status::Recording);
             profiler.stop().unwrap();
             profiler.schedule(None).unwrap();
@@ -218,7 +218,7 @@ fn schedule_may_be_set_and_removed_while_idle() {
             assert_eq!((outcome.step, outcome.state), (1, StepState::Recording { is_last: false }));
             assert_eq!(File::of(profiler.stop().unwrap()).parents(), "", "no schedule, no annotation");
             assert!(profiler.step().to_string().contains("no recording is running"));
-            assert_eq!(profiler.iteration(), 3);
+            assert_eq!(Libkineto::of(profiler).iteration(), 3);
         },
     );
 }
@@ -326,7 +326,7 @@ fn step_is_refused_when_a_custom_schedule_is_invalid() {
             let refused = profiler.step();
             assert_eq!(refused.step, 1);
             assert!(matches!(&refused.state, StepState::Nothing { reason } if reason.contains("DeviceStopped")));
-            assert_eq!((profiler.status(), profiler.iteration()), (Status::Recording, 1));
+            assert_eq!((profiler.status(), Libkineto::of(profiler).iteration()), (Status::Recording, 1));
             work(1);
             is_bad.store(false, Ordering::Relaxed);
             run(profiler, 2);
@@ -533,11 +533,11 @@ fn trace_ids_come_from_the_program_once_per_recording() {
     with_profiler(
         |b| b.schedule(cycles(0, 1, 1)).on_trace_ready(kept.keep()).torch(TorchOptions::new().trace_id_callback(name)),
         |profiler| {
-            assert_eq!(profiler.trace_id(), None);
+            assert_eq!(Libkineto::of(profiler).trace_id(), None);
             profiler.start().unwrap();
-            assert_eq!(profiler.trace_id().unwrap(), "cycle 0", "a warm-up already has its id");
+            assert_eq!(Libkineto::of(profiler).trace_id().unwrap(), "cycle 0", "a warm-up already has its id");
             profiler.step();
-            assert_eq!(profiler.trace_id().unwrap(), "cycle 0");
+            assert_eq!(Libkineto::of(profiler).trace_id().unwrap(), "cycle 0");
             run(profiler, 3);
             profiler.stop().unwrap_err();
         },
@@ -549,7 +549,7 @@ fn trace_ids_come_from_the_program_once_per_recording() {
         |b| b.torch(TorchOptions::new().trace_id_callback(|| std::panic::resume_unwind(Box::new(())))),
         |profiler| {
             profiler.start().unwrap();
-            profiler.trace_id().unwrap()
+            Libkineto::of(profiler).trace_id().unwrap()
         },
     );
     assert!(id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')), "{id}");
@@ -560,20 +560,21 @@ fn preset_metadata_and_kept_traces_survive_cycles() {
     with_profiler(
         |b| b.schedule(cycles(0, 0, 1)).torch(TorchOptions::new().acc_events(true)),
         |profiler| {
-            profiler.preset_metadata("run", "7");
-            profiler.preset_metadata_json("list", "[1, 2]").unwrap();
-            assert_eq!(profiler.preset_metadata_json("bad", "{").unwrap_err().kind(), ErrorKind::Json);
+            let libkineto = Libkineto::of(profiler);
+            libkineto.preset_metadata("run", "7");
+            libkineto.preset_metadata_json("list", "[1, 2]").unwrap();
+            assert_eq!(libkineto.preset_metadata_json("bad", "{").unwrap_err().kind(), ErrorKind::Json);
             profiler.start().unwrap();
             run(profiler, 2);
-            profiler.preset_metadata("run", "8");
+            libkineto.preset_metadata("run", "8");
             run(profiler, 1);
-            let traces = profiler.traces();
+            let traces = libkineto.traces();
             let runs: Vec<_> = traces.iter().map(|trace| header(trace, "run").unwrap()).collect();
             assert_eq!(runs, ["\"7\"", "\"7\"", "\"7\""], "from the next start on");
             assert!(traces.iter().all(|trace| header(trace, "list").unwrap() == "[1,2]"));
             assert_eq!(header(&profiler.stop().unwrap(), "run").unwrap(), "\"8\"");
-            assert_eq!(profiler.traces().len(), 4);
-            assert_eq!(File::of(profiler.traces()[1].clone()).parents(), "ProfilerStep#1< work<ProfilerStep#1");
+            assert_eq!(libkineto.traces().len(), 4);
+            assert_eq!(File::of(libkineto.traces()[1].clone()).parents(), "ProfilerStep#1< work<ProfilerStep#1");
         },
     );
 }
@@ -655,11 +656,12 @@ fn gate_records_only_while_its_span_is_open() {
 fn iteration_is_the_largest_count_of_all_requesters() {
     let (_layer, guard): (_, KinetoGuard) = layer(|b| b.record_from_start(false));
     let profiler = guard.profiler();
-    assert_eq!((profiler.iteration(), profiler.count_iteration("optimizer")), (0, 1));
+    let libkineto = Libkineto::of(&profiler);
+    assert_eq!((libkineto.iteration(), libkineto.count_iteration("optimizer")), (0, 1));
     profiler.step();
-    assert_eq!((profiler.iteration(), profiler.step().step, profiler.iteration()), (1, 2, 2));
-    assert!(profiler.forget_iterations("optimizer") && !profiler.forget_iterations("optimizer"));
-    assert_eq!((profiler.count_iteration("late"), profiler.count_iteration("late")), (2, 3));
+    assert_eq!((libkineto.iteration(), profiler.step().step, libkineto.iteration()), (1, 2, 2));
+    assert!(libkineto.forget_iterations("optimizer") && !libkineto.forget_iterations("optimizer"));
+    assert_eq!((libkineto.count_iteration("late"), libkineto.count_iteration("late")), (2, 3));
 }
 
 /// A collector that can report that it has stopped.
@@ -752,9 +754,10 @@ fn disabled_profiler_reports_why_it_does_nothing() -> Result<(), Error> {
     let (layer, guard) = KinetoLayer::from_env()?;
     assert!(layer.is_none());
     let profiler = guard.profiler();
+    let libkineto = Libkineto::of(&profiler);
     assert!(profiler.step().to_string().contains("the profiler is disabled"));
     assert_eq!(profiler.schedule(cycles(0, 0, 1)).unwrap_err().kind(), ErrorKind::NotActive);
-    assert_eq!((profiler.iteration(), profiler.traces().len(), profiler.trace_id()), (0, 0, None));
+    assert_eq!((libkineto.iteration(), libkineto.traces().len(), libkineto.trace_id()), (0, 0, None));
     Ok(())
 }
 

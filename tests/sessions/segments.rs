@@ -8,6 +8,7 @@ use tracing::{Level, error, info, info_span};
 use tracing_kineto::activity::{Activity, Body, Track};
 use tracing_kineto::integration::{CpuTraceBuilder, DeferredEvents};
 use tracing_kineto::memory::{self, Device};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ActivityType, ErrorKind, Segment, Timestamp, Trace, annotate, counter};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -54,7 +55,7 @@ fn recorded() -> Trace {
         let mut builder = CpuTraceBuilder::new(now, "other");
         let body = Body::Slice { start: now, end: now };
         builder.push(&Activity::new(ActivityType::CpuOp, "pushed", Track::new(0, 7), body)).unwrap();
-        profiler.transfer(builder, now).unwrap();
+        Libkineto::of(&profiler).transfer(builder, now).unwrap();
     });
     guard.finish().unwrap()
 }

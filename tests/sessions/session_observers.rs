@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use support::{File, layer};
 use tracing_kineto::memory::{self, Device};
-use tracing_kineto::torch::TorchOptions;
+use tracing_kineto::torch::{Libkineto, TorchOptions};
 use tracing_kineto::{
     DumpTrigger, Dumps, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Mode, Profiler,
     RecordingFlags, Schedule, SessionObserver, Status, Trace,
@@ -98,20 +98,21 @@ fn callbacks_follow_prepare_start_stop_and_cancel() {
     let notes = SessionLog::default();
     let guard = idle(|builder| builder.session_observer(notes.clone()));
     let profiler = guard.profiler();
+    let libkineto = Libkineto::of(&profiler);
     profiler.start().unwrap();
     assert_eq!(notes.take(), WHOLE[..2]);
     // A refused call has no callback.
     assert_eq!(profiler.start().unwrap_err().kind(), ErrorKind::AlreadyActive);
-    assert_eq!(profiler.prepare().unwrap_err().kind(), ErrorKind::AlreadyActive);
+    assert_eq!(libkineto.prepare().unwrap_err().kind(), ErrorKind::AlreadyActive);
     profiler.pause().unwrap();
     profiler.snapshot().unwrap();
     assert_eq!(notes.take(), Vec::<String>::new());
     profiler.stop().unwrap();
     assert_eq!(profiler.stop().unwrap_err().kind(), ErrorKind::NotActive);
     assert_eq!(notes.take(), WHOLE[2..]);
-    drop(profiler.prepare().unwrap());
+    drop(libkineto.prepare().unwrap());
     assert_eq!(notes.take(), ["prepared 00000", "cancelled: the program dropped its preparation"]);
-    let prepared = profiler.prepare().unwrap();
+    let prepared = libkineto.prepare().unwrap();
     assert_eq!(notes.take(), WHOLE[..1]);
     prepared.start().unwrap();
     drop(guard);
@@ -246,7 +247,7 @@ fn callback_may_step_and_start_recordings() {
     guard.profiler().start().unwrap();
     guard.profiler().stop().unwrap();
     assert_eq!(notes.take(), [WHOLE; 4].concat());
-    assert_eq!((starts.load(Ordering::Relaxed), guard.profiler().iteration()), (4, 12));
+    assert_eq!((starts.load(Ordering::Relaxed), Libkineto::of(&guard.profiler()).iteration()), (4, 12));
 }
 
 /// Checks that each callback may follow the one before.
@@ -287,7 +288,7 @@ fn callbacks_are_ordered_when_threads_start_and_stop() {
             let play = move || {
                 for round in 0..ROUNDS {
                     match (thread + round) % 3 {
-                        0 => drop(profiler.prepare()),
+                        0 => drop(Libkineto::of(&profiler).prepare()),
                         _ => drop(profiler.start().map(|()| started.fetch_add(1, Ordering::Relaxed))),
                     }
                     drop(profiler.stop());
@@ -310,12 +311,13 @@ fn memory_profile_has_its_own_callbacks() {
     let notes = SessionLog::default();
     let guard = idle(|builder| builder.session_observer(notes.clone()));
     let profiler = guard.profiler();
-    assert!(profiler.export_memory_profile(&path).is_err() && notes.take().is_empty());
-    profiler.start_memory_profile().unwrap();
+    let libkineto = Libkineto::of(&profiler);
+    assert!(libkineto.export_memory_profile(&path).is_err() && notes.take().is_empty());
+    libkineto.start_memory_profile().unwrap();
     memory::record(0x10, 64, 64, 64, Device::CPU);
-    assert!(profiler.start_memory_profile().is_err());
-    profiler.stop_memory_profile().unwrap();
-    profiler.export_memory_profile(&path).unwrap();
+    assert!(libkineto.start_memory_profile().is_err());
+    libkineto.stop_memory_profile().unwrap();
+    libkineto.export_memory_profile(&path).unwrap();
     let exported = format!("memory profile in {}", path.display());
     assert_eq!(notes.take(), ["memory profile started", "memory profile stopped", &exported]);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::analysis::{Event, Events};
-use tracing_kineto::torch::TorchOptions;
+use tracing_kineto::torch::{Libkineto, TorchOptions};
 use tracing_kineto::{
     ErrorKind, KinetoLayer, KinetoLayerBuilder, Overflow, Profiler, ProfilerAction, Schedule, Spill, Split, Trace,
 };
@@ -224,7 +224,7 @@ fn parts_of_traces_that_are_not_saved_stay() {
             for step in 0..4 {
                 info_span!("work", step).in_scope(|| ());
                 if violates && step == 3 {
-                    profiler.log_invariant_violation("a", "b", "c").unwrap();
+                    Libkineto::of(profiler).log_invariant_violation("a", "b", "c").unwrap();
                 }
                 let cycle = profiler.step().cycle;
                 assert_eq!(cycle.is_some_and(|cycle| cycle.error.is_some()), step == 3);

@@ -18,7 +18,7 @@ pub(crate) use stored::StoredCpuTrace;
 
 /// Collects activities that the program has timed itself, such as those of another profiler, a runtime, or a file.
 ///
-/// It corresponds to libkineto's `CpuTraceBuffer`. [`Profiler::transfer`](crate::Profiler::transfer) adds its activities to
+/// It corresponds to libkineto's `CpuTraceBuffer`. [`Libkineto::transfer`](crate::torch::Libkineto::transfer) adds its activities to
 /// the running recording. [`finish`](CpuTraceBuilder::finish) returns a [`Trace`](crate::Trace) of them alone, which needs no
 /// layer.
 ///

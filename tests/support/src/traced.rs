@@ -4,6 +4,7 @@ use std::io::{BufRead, stdin};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use tracing_kineto::memory::{self, Device};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder};
 use tracing_subscriber::prelude::*;
 
@@ -95,9 +96,9 @@ fn commanded(guard: &KinetoGuard) {
         match line.as_str() {
             "start" => profiler.start().unwrap(),
             "stop" => trace = Some(profiler.stop().unwrap()),
-            "start memory" => profiler.start_memory_profile().unwrap(),
-            "stop memory" => drop(profiler.stop_memory_profile().unwrap()),
-            "stop memory in vain" => report(&profiler.stop_memory_profile().unwrap_err().to_string()),
+            "start memory" => Libkineto::of(&profiler).start_memory_profile().unwrap(),
+            "stop memory" => drop(Libkineto::of(&profiler).stop_memory_profile().unwrap()),
+            "stop memory in vain" => report(&Libkineto::of(&profiler).stop_memory_profile().unwrap_err().to_string()),
             "nothing" => {}
             "work" => work(),
             "stop in vain" => report(&profiler.stop().unwrap_err().to_string()),

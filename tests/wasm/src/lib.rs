@@ -14,6 +14,7 @@ use tracing_kineto::analysis::{Events, ReadOptions};
 use tracing_kineto::chrome::ChromeLayerBuilder;
 use tracing_kineto::integration::{CpuTraceBuilder, DeferredEvents};
 use tracing_kineto::memory::{self, Category, Device, Tracked};
+use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{
     Doctor, ErrorKind, Fields, KinetoLayer, Mode, Profiler, Schedule, StepState, Timestamp, Trace, annotate, counter,
     profile,
@@ -137,25 +138,26 @@ fn work(n: u32) {
 fn use_profiler(profiler: &Profiler) -> Result<String, Box<dyn Error>> {
     let error = profiler.start().expect_err("nothing can be recorded");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let libkineto = Libkineto::of(profiler);
     let slice = |at| profiler.record_slice("op", "backend", at, at, NO_ARGS);
     let others = [
         profiler.stop().map(drop),
-        profiler.prepare().map(drop),
+        libkineto.prepare().map(drop),
         profiler.record().map(drop),
         profiler.pause(),
         profiler.resume(),
-        profiler.pause_activities(ActivityTypes::ALL),
-        profiler.resume_activities(ActivityTypes::ALL),
+        libkineto.pause_activities(ActivityTypes::ALL),
+        libkineto.resume_activities(ActivityTypes::ALL),
         profiler.enable_in_this_thread().map(drop),
         profiler.disable_in_this_thread(),
         profiler.snapshot().map(drop),
         profiler.flush(),
         profiler.schedule(None),
-        profiler.start_memory_profile(),
-        profiler.stop_memory_profile().map(drop),
-        profiler.export_memory_profile("memory.json"),
-        profiler.log_invariant_violation("a", "b", ""),
-        profiler.transfer(CpuTraceBuilder::new(Timestamp::default(), "own"), Timestamp::default()),
+        libkineto.start_memory_profile(),
+        libkineto.stop_memory_profile().map(drop),
+        libkineto.export_memory_profile("memory.json"),
+        libkineto.log_invariant_violation("a", "b", ""),
+        libkineto.transfer(CpuTraceBuilder::new(Timestamp::default(), "own"), Timestamp::default()),
         slice(Timestamp::default()),
     ];
     for other in others {
@@ -164,12 +166,12 @@ fn use_profiler(profiler: &Profiler) -> Result<String, Box<dyn Error>> {
     }
     profiler.add_metadata("key", "value");
     profiler.add_metadata_json("key", "{}")?;
-    profiler.preset_metadata("key", "value");
-    profiler.preset_metadata_json("key", "{}")?;
+    libkineto.preset_metadata("key", "value");
+    libkineto.preset_metadata_json("key", "{}")?;
     profiler.after_fork()?;
-    assert!(!profiler.is_recording() && profiler.collectors().is_empty() && profiler.traces().is_empty());
-    assert!(profiler.supported_activities().is_empty() && profiler.trace_id().is_none());
-    assert_eq!((profiler.iteration(), profiler.count_iteration("optimizer")), (0, 0));
+    assert!(!profiler.is_recording() && profiler.collectors().is_empty() && libkineto.traces().is_empty());
+    assert!(libkineto.supported_activities().is_empty() && libkineto.trace_id().is_none());
+    assert_eq!((libkineto.iteration(), libkineto.count_iteration("optimizer")), (0, 0));
     assert_eq!(profile!(profiler, "block", { 6 * 7 }), 42);
     Ok(error.to_string())
 }

@@ -35,7 +35,7 @@ use tracer::Tracer;
 /// these collectors; only one records at a time, and the others report that it is [busy](Why::Busy).
 ///
 /// A profiler must register with rocprofiler-sdk before the program's first HIP call: start a recording before, or
-/// call `Profiler::prepare`. Some versions reject a later registration.
+/// call `Libkineto::prepare`. Some versions reject a later registration.
 pub struct Rocm {
     /// The backends, best first.
     backends: Vec<Box<dyn Collector>>,

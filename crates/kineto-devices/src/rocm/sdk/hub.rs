@@ -54,7 +54,7 @@ pub(super) struct Contexts {
 }
 
 /// Advice when registration is too late.
-pub(super) const EARLIER: &str = "start the recording, or call Profiler::prepare, before the program's first call of HIP, and \
+pub(super) const EARLIER: &str = "start the recording, or call Libkineto::prepare, before the program's first call of HIP, and \
                                   stop other profilers";
 
 /// The size of the buffer, half of which holds some seven hundred kernels.
