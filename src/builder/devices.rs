@@ -8,6 +8,7 @@ use kineto_devices::{
     self as collector, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why,
 };
 use kineto_model::activity::DeviceType;
+use std::fmt;
 use std::sync::Arc;
 
 /// Selects what GPUs and other devices record; for [`KinetoLayerBuilder::devices`].
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// let builder = KinetoLayer::builder().devices(Devices::new().telemetry(10));
 /// ```
 #[must_use = "pass it to `KinetoLayerBuilder::devices`"]
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Devices {
     settings: SourceSettings,
     timer: Option<Arc<dyn Collector>>,
@@ -132,6 +133,16 @@ impl Devices {
     }
 }
 
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Devices")
+            .field("settings", &self.settings)
+            .field("private_use1", &self.private_use1)
+            .finish_non_exhaustive()
+    }
+}
+
+/// # Devices and allocators
 impl KinetoLayerBuilder {
     /// Sets what devices record. Adds to an earlier call; the last value of a setting counts.
     pub fn devices(mut self, devices: Devices) -> Self {

@@ -117,48 +117,11 @@ impl Dumps {
     }
 }
 
+/// # Dumps of the newest records
 impl KinetoLayerBuilder {
     /// Sets when dumps are written and which are kept. Adds to an earlier call; the last value of a setting counts.
     pub fn dumps(mut self, dumps: Dumps) -> Self {
         self.overrides.merge(dumps.settings);
-        self
-    }
-
-    /// Records into a file of a folder in shared memory, such as `/dev/shm`, so that a process that is killed leaves its records
-    /// (Linux). Default: none.
-    ///
-    /// However the process ends, the file has every record that a thread has committed and that a collector has packed, and
-    /// `kineto repair` or [`Trace::read_segment`](crate::Trace::read_segment) makes a trace of it. The file is removed when the
-    /// trace is written or dropped. The next start with the same folder reports the files that killed processes have left.
-    ///
-    /// The file takes the memory that chunks would take otherwise, up to the [limit](Self::buffer_limit_bytes) and half of it
-    /// for what chunks refer to. If the folder has less, or is not in memory, a message gives both figures, and the records are in the
-    /// process's own memory.
-    pub fn shm_folder(mut self, path: impl Into<std::path::PathBuf>) -> Self {
-        let path: std::path::PathBuf = path.into();
-        self.overrides.set(Key::ShmFolder, path.as_path());
-        self
-    }
-
-    /// Sets the size at which a file is closed. Default: none.
-    ///
-    /// It applies to files that the layer writes by itself: at the end of a recording, dumps, and traces of requests. Such a
-    /// file ends after the rows that fit, and readers open it; its header has `tracing_kineto_incomplete`, with the number of
-    /// rows, and a message reports that. It may exceed the limit by what is being compressed then, usually less than a MiB.
-    /// [`Trace::save`](crate::Trace::save) writes the whole trace.
-    pub fn file_limit_bytes(mut self, bytes: u64) -> Self {
-        self.overrides.set(Key::FileLimit, Value::Bytes(bytes));
-        self
-    }
-
-    /// Sets whether the trace is written when the recording ends with the program: when the [`KinetoGuard`](crate::KinetoGuard)
-    /// is dropped, the process exits, or a signal ends it. Default: true, unless [triggers](Dumps::on) are set and no file
-    /// is named; then only dumps are written.
-    ///
-    /// A message reports that nothing was written. Dumps that were triggered before are written in any case, and so is what the
-    /// program itself saves, flushes, or records with [`Profiler::record`](crate::Profiler::record).
-    pub fn write_at_end(mut self, on: bool) -> Self {
-        self.overrides.set(Key::WriteAtEnd, on);
         self
     }
 }

@@ -91,6 +91,7 @@ impl Metrics {
     }
 }
 
+/// # Hardware counters
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 impl KinetoLayerBuilder {
     /// Sets which hardware counters are recorded. Adds to an earlier call; the last value of a setting counts.

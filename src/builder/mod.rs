@@ -5,6 +5,7 @@ mod dumps;
 mod left;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod output;
 mod overflow;
 #[cfg(feature = "ondemand")]
 mod requests;
@@ -20,9 +21,8 @@ pub use spans::{Fields, Stacks};
 pub use torch::TorchOptions;
 
 use crate::callsite::{Classifier, Rules, Sites};
-use crate::config::{self, Activation, Config, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value};
+use crate::config::{self, Activation, Config, Env, Key, Mode, Output, Overflow, Overrides};
 use crate::diag::{self, LogSink, Severity, diag};
-use crate::distributed::DistributedInfo;
 use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
 use crate::handler::{TraceHandler, numbered_layer};
@@ -35,21 +35,48 @@ use crate::os::{backtrace, fork, platform, process, signal};
 use crate::recorder::{Recorder, RecorderSettings, SliceExtras, ThreadFilter, no_stacks};
 use crate::schedule::Schedule;
 use crate::session::{self, NamedObserver, OutputClaim, Session, SessionObserver, SessionOptions};
-use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
-use crate::write::sink::{Sinks, Writers};
+use crate::write::sink::Sinks;
 use kineto_devices::Collector;
-use kineto_model::activity::{ActivityTypes, RecordScope};
+use kineto_model::activity::RecordScope;
 use std::fmt;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Configures a recording; created by [`KinetoLayer::builder`].
 ///
 /// Its settings override the environment (`KINETO_…`), which overrides the configuration file (`KINETO_CONFIG`), which
-/// overrides the defaults. [`reference`](Self::reference) returns the table of all settings.
+/// overrides the defaults. [`reference`](Self::reference) returns the table of all settings. Topics that few programs need
+/// have a type of their own:
+///
+/// | Topic | Method | Settings |
+/// |---|---|---|
+/// | fields of spans and events | [`fields`](Self::fields) | [`Fields`] |
+/// | call stacks of spans | [`with_stack`](Self::with_stack) | [`Stacks`] |
+/// | GPUs and other devices | [`devices`](Self::devices) | [`Devices`] |
+/// | hardware counters of GPUs | `metrics` | `Metrics`, with the feature `metrics` |
+/// | dumps of the newest records | [`dumps`](Self::dumps) | [`Dumps`] |
+/// | recordings that do not fit into memory | [`spill`](Self::spill) | [`Spill`] |
+/// | torch.profiler's settings | [`torch`](Self::torch) | [`TorchOptions`] |
+///
+/// ```
+/// use std::time::Duration;
+/// use tracing_kineto::{DumpTrigger, Dumps, Fields, KinetoLayer, Overflow};
+///
+/// # fn main() -> Result<(), tracing_kineto::Error> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let output = folder.path().join("app.pt.trace.json.gz");
+/// let slow = DumpTrigger::slow_span("request", Duration::from_millis(250));
+/// let (layer, _guard) = KinetoLayer::builder()
+///     .output(output)
+///     .overflow(Overflow::KeepNewest)
+///     .dumps(Dumps::on([slow, DumpTrigger::Panic]).keep(10, 256 << 20))
+///     .fields(Fields::new().deny(["password"]))
+///     .build()?;
+/// # drop(layer);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "call `build` to get a layer"]
 #[derive(Default)]
 pub struct KinetoLayerBuilder {
@@ -148,93 +175,35 @@ impl KinetoLayer {
     }
 }
 
+/// # Recordings: when they start and end
 impl KinetoLayerBuilder {
-    /// Sets the path of the trace that is written when the guard is dropped: Kineto's JSON, or Perfetto's own format for
-    /// `.pftrace`; each also with `.gz`. The path is used as given; `build` resolves a relative one. It fails if the file
-    /// cannot be created, if its extension is unknown, or if another layer of this process with a live guard has that
-    /// output.
-    ///
-    /// In the path, `{host}`, `{pid}`, `{rank}` (0 if the process has none) and `{time}` (`20261123T143000Z`, when the file
-    /// is written) are replaced by those of the process.
-    ///
-    /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id inserted, else `/tmp/libkineto_activities_<pid>.json`, as in
-    /// libkineto; a second layer's file has a number in its name.
-    pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
-        self.overrides.set(Key::LogFile, Output::Exact(path.into()));
-        self
-    }
-
-    /// Writes no file when the guard is dropped; [`Profiler::stop`](crate::Profiler::stop) returns the traces.
-    pub fn no_output(mut self) -> Self {
-        self.overrides.set(Key::LogFile, Output::Nowhere);
-        self
-    }
-
-    /// Records only activities of these types. Default: [`ActivityTypes::DEFAULT`], libkineto's.
-    pub fn activities(mut self, types: impl Into<ActivityTypes>) -> Self {
-        let types: ActivityTypes = types.into();
-        self.overrides.set(Key::ActivityTypes, types);
-        self
-    }
-
-    /// Sets the most bytes that records may take, those in traces included. Default: 512 MiB.
-    pub fn buffer_limit_bytes(mut self, bytes: u64) -> Self {
-        self.overrides.set(Key::BufferLimit, Value::Bytes(bytes));
-        self
-    }
-
-    /// Sets how long dropping the guard, or the end of a cycle, waits for the file without progress. Default: 5 s.
-    ///
-    /// At the end of the process, by `exit` or a signal, it limits the total time for all files. A file that would take
-    /// longer is closed early, with the rows written so far and the header key `tracing_kineto_incomplete`. The wait for
-    /// files lasts at least a second, however short the limit is.
-    ///
-    /// With devices, a stop first waits for launched work to end, at most as long.
-    pub fn flush_timeout(mut self, timeout: Duration) -> Self {
-        self.overrides.set(Key::FlushTimeout, timeout);
-        self
-    }
-
     /// Starts recording in `build`. Default: true; else [`Profiler::start`](crate::Profiler::start) does.
     pub fn record_from_start(mut self, on: bool) -> Self {
         self.overrides.set(Key::RecordFromStart, on);
         self
     }
 
-    /// Writes the trace before SIGINT, SIGTERM or SIGHUP ends the process. Default: true.
+    /// Records by a schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
     ///
-    /// Applies only where the signal would end the process: an ignored signal stays ignored, and a handler of the program,
-    /// installed before or after `build`, keeps control. A second signal ends the process at once. Unix only.
-    pub fn flush_on_signals(mut self, on: bool) -> Self {
-        self.overrides.set(Key::FlushOnSignals, on);
+    /// Each cycle gives a separate trace, which goes to the handler of [`on_trace_ready`](Self::on_trace_ready), else to the
+    /// output, with the number of the cycle in its name: `app.3.pt.trace.json` (without a number if the schedule has only one
+    /// cycle). A cycle that is incomplete when the guard is dropped is saved too.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = Some(schedule);
         self
     }
 
-    /// Sets the compression level of `.gz` files, 0 to 9. Default: 1.
-    pub fn gzip_level(mut self, level: u32) -> Self {
-        self.overrides.set(Key::GzipLevel, level);
+    /// Adds an observer of recordings, which also receives their flags; may be called more than once.
+    ///
+    /// In [`Mode::Disabled`], observers receive nothing.
+    pub fn session_observer(mut self, observer: impl SessionObserver + 'static) -> Self {
+        self.session_observers.push(NamedObserver::new(observer));
         self
     }
+}
 
-    /// Adds a text to the trace's header.
-    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.metadata.push((key.into(), value.into()));
-        self
-    }
-
-    /// Adds a JSON value to the trace's header; `build` fails if it is invalid JSON.
-    pub fn metadata_json(mut self, key: impl Into<String>, json: impl Into<String>) -> Self {
-        self.metadata_json.push((key.into(), json.into()));
-        self
-    }
-
-    /// Sets the rank of this process and the size of its job. Default: from `RANK`/`WORLD_SIZE`, Slurm's or Open MPI's
-    /// variables.
-    pub fn distributed(mut self, info: DistributedInfo) -> Self {
-        self.overrides.distributed = Some(info);
-        self
-    }
-
+/// # Sources of settings, and messages
+impl KinetoLayerBuilder {
     /// Sets the configuration file. Default: `KINETO_CONFIG`, else the platform's (`/etc/libkineto.conf`).
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.set_config_file(path.into());
@@ -249,90 +218,6 @@ impl KinetoLayerBuilder {
     /// rights. The setting applies to the whole process.
     pub fn trust_caller(self, on: bool) -> Self {
         process::trust_caller(on);
-        self
-    }
-
-    /// Registers a handler for `save("scheme://…")`, like kineto's logger factories.
-    pub fn sink(mut self, scheme: impl Into<String>, sink: impl TraceSink + 'static) -> Self {
-        self.sinks.push((scheme.into(), Arc::new(sink)));
-        self
-    }
-
-    /// Writes the trace to `writer` as JSON, in place of a file.
-    ///
-    /// It takes one trace, when the guard is dropped or the process exits; then it is dropped. A further trace is a reported
-    /// error, and [`flush`](crate::KinetoGuard::flush) is one at any time. For several traces, use [`sink`](Self::sink) or
-    /// [`on_trace_ready`](Self::on_trace_ready).
-    ///
-    /// ```no_run
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let socket = std::net::TcpStream::connect("collector:4000")?;
-    /// let (layer, _guard) = tracing_kineto::KinetoLayer::builder().writer(socket).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn writer(self, writer: impl Write + Send + 'static) -> Self {
-        let writers = Writers::default();
-        let output = writers.add(Box::new(writer));
-        self.sink(Writers::SCHEME, writers).output(output)
-    }
-
-    /// Changes the events of all traces. `edit` is called with each slice, instant and set of counter values whenever a trace
-    /// is saved or read; it may rename the event, change its arguments, or leave it out.
-    ///
-    /// Like torch's `enableProfilerWithEventPostProcess`. It must make the same change each time. Statistics count the
-    /// recorded events; async tracks are not changed. An event for which `edit` panics stays unchanged.
-    pub fn post_process(mut self, edit: impl Fn(&mut EventEdit<'_>) + Send + Sync + 'static) -> Self {
-        self.options.post_process = Some(PostProcess(Arc::new(edit)));
-        self
-    }
-
-    /// Sets where spans go: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
-    pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
-        let modes: Modes = mode.into();
-        self.overrides.set(Key::Mode, modes);
-        self
-    }
-
-    /// Sets the domain of ITT tasks. Default: "tracing-kineto"; torch's is "PyTorch". Needs the feature `itt`.
-    pub fn itt_domain(mut self, name: impl Into<String>) -> Self {
-        let name: String = name.into();
-        self.overrides.set(Key::IttDomain, name);
-        self
-    }
-
-    /// Adds an observer that receives spans as they happen; may be called more than once.
-    pub fn observer(mut self, observer: impl SpanObserver + 'static) -> Self {
-        self.observers.push(Arc::new(observer));
-        self
-    }
-
-    /// Adds an observer of recordings, which also receives their flags; may be called more than once.
-    ///
-    /// In [`Mode::Disabled`], observers receive nothing.
-    pub fn session_observer(mut self, observer: impl SessionObserver + 'static) -> Self {
-        self.session_observers.push(NamedObserver::new(observer));
-        self
-    }
-
-    /// Records by a schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
-    ///
-    /// Each cycle gives a separate trace, which goes to the handler of [`on_trace_ready`](Self::on_trace_ready), else to the
-    /// output, with the number of the cycle in its name: `app.3.pt.trace.json` (without a number if the schedule has only one
-    /// cycle). A cycle that is incomplete when the guard is dropped is saved too.
-    pub fn schedule(mut self, schedule: Schedule) -> Self {
-        self.schedule = Some(schedule);
-        self
-    }
-
-    /// Passes each finished trace to a handler instead of saving it to the output: a closure `FnMut(Trace)`, or
-    /// [`tensorboard_trace_handler`](crate::tensorboard_trace_handler).
-    ///
-    /// It runs on the thread that steps, stops or drops the guard, which wait for it as long as it takes. Without a schedule,
-    /// it receives the trace of each stop. When the process exits without dropping the guard, it receives the records so far,
-    /// on the exiting thread.
-    pub fn on_trace_ready(mut self, handler: impl TraceHandler + 'static) -> Self {
-        self.handler = Some(Box::new(handler));
         self
     }
 
@@ -563,7 +448,7 @@ mod tests {
     use super::*;
     use crate::config::ParsedRequest;
     use crate::trace::Trace;
-    use std::time::{SystemTime, UNIX_EPOCH};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
     use tracing::field::Empty;
     use tracing_subscriber::prelude::*;
 
@@ -648,6 +533,37 @@ mod tests {
         let (start, end) = session.requests.stop(100).unwrap().window();
         assert!(start > times[1].into() && end > start, "{start:?} {end:?}");
         drop(guard);
+    }
+
+    #[test]
+    fn option_values_add_up_and_the_last_one_wins() {
+        let torch = TorchOptions::new().strict(true).acc_events(true).record_scopes([RecordScope::UserScope]);
+        let builder = KinetoLayerBuilder::default()
+            .dumps(Dumps::new().after(Duration::from_secs(1)).interval(Duration::from_secs(2)))
+            .dumps(Dumps::new().after(Duration::from_secs(3)))
+            .with_stack(Stacks::if_requested().frames(5))
+            .with_stack(false)
+            .devices(Devices::new().private_use1_name("npu"))
+            .devices(Devices::new().telemetry(7))
+            .torch(torch)
+            .torch(TorchOptions::new().strict(false).scope_target("ops", RecordScope::Function));
+        let set = builder.overrides.values().map(|(key, value)| format!("{}={value}", key.spec().name));
+        assert_eq!(
+            set.collect::<Vec<_>>(),
+            [
+                "DUMP_INTERVAL=2s",
+                "DUMP_AFTER=3s",
+                "STACK_FRAMES=5",
+                "PROFILE_WITH_STACK=false",
+                "DEVICE_TELEMETRY_HZ=7"
+            ]
+        );
+        let options = &builder.options;
+        assert_eq!(
+            (options.private_use1.as_deref(), options.is_strict, options.accumulates),
+            (Some("npu"), false, true)
+        );
+        assert_eq!((builder.scopes, builder.scope_targets.len()), (vec![RecordScope::UserScope], 1));
     }
 
     #[test]

@@ -67,7 +67,14 @@ impl Spill {
     }
 }
 
+/// # Memory: how much records take, and what happens at the limit
 impl KinetoLayerBuilder {
+    /// Sets the most bytes that records may take, those in traces included. Default: 512 MiB.
+    pub fn buffer_limit_bytes(mut self, bytes: u64) -> Self {
+        self.overrides.set(Key::BufferLimit, Value::Bytes(bytes));
+        self
+    }
+
     /// Sets what happens at the buffer limit. Default: [`Overflow::Stop`].
     pub fn overflow(mut self, overflow: Overflow) -> Self {
         self.overrides.set(Key::Overflow, overflow);
@@ -86,6 +93,22 @@ impl KinetoLayerBuilder {
     /// Each trace begins at most this long before its end.
     pub fn keep(mut self, time: Duration) -> Self {
         self.overrides.set(Key::Keep, Value::Duration(time));
+        self
+    }
+
+    /// Records into a file of a folder in shared memory, such as `/dev/shm`, so that a process that is killed leaves its records
+    /// (Linux). Default: none.
+    ///
+    /// However the process ends, the file has every record that a thread has committed and that a collector has packed, and
+    /// `kineto repair` or [`Trace::read_segment`](crate::Trace::read_segment) makes a trace of it. The file is removed when the
+    /// trace is written or dropped. The next start with the same folder reports the files that killed processes have left.
+    ///
+    /// The file takes the memory that chunks would take otherwise, up to the [limit](Self::buffer_limit_bytes) and half of it
+    /// for what chunks refer to. If the folder has less, or is not in memory, a message gives both figures, and the records are in the
+    /// process's own memory.
+    pub fn shm_folder(mut self, path: impl Into<PathBuf>) -> Self {
+        let path: PathBuf = path.into();
+        self.overrides.set(Key::ShmFolder, path.as_path());
         self
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn serve_requests(_session: &Arc<Session>) {
     );
 }
 
+/// # Requests from outside
 #[cfg_attr(docsrs, doc(cfg(feature = "ondemand")))]
 impl KinetoLayerBuilder {
     /// Serves requests from that folder (Linux): a file `<pid>.request` requests a trace of the process with that id, in

@@ -1,9 +1,10 @@
 //! Settings of the builder about spans and events.
 
 use super::KinetoLayerBuilder;
-use crate::config::{AsyncSpans, Key, SourceSettings};
+use crate::config::{AsyncSpans, Key, Modes, SourceSettings};
+use crate::observer::SpanObserver;
 use crate::recorder::ThreadFilter;
-use kineto_model::activity::ActivityType;
+use kineto_model::activity::{ActivityType, ActivityTypes};
 use std::sync::Arc;
 use tracing_core::{LevelFilter, Metadata};
 use tracing_subscriber::filter::Targets;
@@ -107,7 +108,15 @@ impl Stacks {
     }
 }
 
+/// # Spans and events: which are recorded, and what they carry
 impl KinetoLayerBuilder {
+    /// Records only activities of these types. Default: [`ActivityTypes::DEFAULT`], libkineto's.
+    pub fn activities(mut self, types: impl Into<ActivityTypes>) -> Self {
+        let types: ActivityTypes = types.into();
+        self.overrides.set(Key::ActivityTypes, types);
+        self
+    }
+
     /// Sets which fields are recorded. Adds to an earlier call; the last value of a setting counts.
     pub fn fields(mut self, fields: Fields) -> Self {
         self.overrides.merge(fields.settings);
@@ -212,6 +221,26 @@ impl KinetoLayerBuilder {
     /// Records only spans and events that pass the filter, without an effect on other layers.
     pub fn filter(mut self, filter: Targets) -> Self {
         self.overrides.set(Key::Filter, filter);
+        self
+    }
+
+    /// Sets where spans go: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
+    pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
+        let modes: Modes = mode.into();
+        self.overrides.set(Key::Mode, modes);
+        self
+    }
+
+    /// Sets the domain of ITT tasks. Default: "tracing-kineto"; torch's is "PyTorch". Needs the feature `itt`.
+    pub fn itt_domain(mut self, name: impl Into<String>) -> Self {
+        let name: String = name.into();
+        self.overrides.set(Key::IttDomain, name);
+        self
+    }
+
+    /// Adds an observer that receives spans as they happen; may be called more than once.
+    pub fn observer(mut self, observer: impl SpanObserver + 'static) -> Self {
+        self.observers.push(Arc::new(observer));
         self
     }
 }

@@ -54,6 +54,20 @@ pub(crate) fn rows(table: &str) -> Vec<(String, String)> {
     rows.collect()
 }
 
+/// Returns the methods that the table of settings names, such as `output` and `Dumps::on`.
+pub(crate) fn methods(reference: &str) -> impl Iterator<Item = &str> {
+    let cells = reference.lines().filter_map(|row| row.strip_prefix("| `")?.split(" | ").nth(1)?.strip_prefix('`'));
+    cells.filter_map(|cell| Some(cell.split_once('(')?.0))
+}
+
+/// Returns whether these sources have a public method of that name.
+pub(crate) fn is_method(name: &str, sources: &str) -> bool {
+    let (owner, method) = name.split_once("::").unwrap_or(("KinetoLayerBuilder", name));
+    let blocks = sources.split("\nimpl ").filter_map(|block| block.strip_prefix(owner)?.strip_prefix(" {\n"));
+    let heads = [format!("    pub fn {method}("), format!("    pub fn {method}<")];
+    blocks.filter_map(|block| block.split("\n}\n").next()).any(|block| heads.iter().any(|head| block.contains(head)))
+}
+
 /// Returns the names of the keys that tests show, by their comments `// Shows the key NAME.` or `// Shows the keys ONE, TWO.`.
 pub(crate) fn shown_keys(text: &str) -> impl Iterator<Item = &str> {
     let lists = text.lines().filter_map(|line| line.trim_start().strip_prefix("// Shows the key")?.strip_suffix('.'));

@@ -425,6 +425,20 @@ fn each_key_is_used_and_has_a_test() {
 }
 
 #[test]
+fn settings_name_methods_of_the_builder() {
+    let folder = fs::read_dir(root().join("src/builder")).unwrap();
+    let sources: String = folder.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+    let reference = tracing_kineto::KinetoLayerBuilder::reference();
+    let methods: BTreeSet<_> = keys::methods(&reference).collect();
+    let gone = methods.iter().filter(|name| !keys::is_method(name, &sources));
+    assert_none(
+        &gone.map(|name| format!("the table of settings names {name}, which is no method")).collect::<Vec<_>>(),
+    );
+    assert!(methods.len() > 50, "{}", methods.len());
+    assert!(["Dumps::output", "dump_on", "Dumps::o"].iter().all(|name| !keys::is_method(name, &sources)));
+}
+
+#[test]
 fn unused_or_untested_key_is_found() {
     let table = "\nkeys! {\n    One: Both Now \"ONE\", 1,\n        \"a; b\" => one: u32 = 1;\n    Two: Both \"TWO\" => (part.two);\n    \
                  Three: Both \"THREE\" => (|config, value| config.part.three = value);\n    Four: Both \"FOUR\" => (option);\n}\n";
