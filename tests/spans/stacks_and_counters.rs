@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use serde_json::Value;
 use support::{File, enter, exit, on_thread, record, record_with};
 use tracing::info_span;
-use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Loss, Stacks};
+#[cfg(feature = "backtrace")]
+use tracing_kineto::Stacks;
+use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Loss};
 use tracing_subscriber::layer::SubscriberExt;
 
 fn args(file: &File, name: &str) -> Value {
