@@ -38,7 +38,7 @@ fn rows<'f>(file: &'f Value, name: &str) -> Vec<&'f Value> {
 #[test]
 fn trace_builder_writes_a_file_without_a_layer() {
     let mut builder = CpuTraceBuilder::new(at(0), "PyTorch Profiler");
-    let hosts = ActivityType::ALL.into_iter().filter(|kind| kind.is_cpu());
+    let hosts = ActivityType::ALL.iter().copied().filter(|kind| kind.is_cpu());
     for (number, kind) in (0u64..).zip(hosts) {
         builder.push(&slice(kind, kind.as_str(), 7, 10 * number, 10 * number + 5)).unwrap();
     }
@@ -61,7 +61,7 @@ fn trace_builder_writes_a_file_without_a_layer() {
     trace.save(&path).unwrap();
     let events = Events::read(&path).unwrap();
     assert_eq!(events.len(), kinds + 2);
-    for kind in ActivityType::ALL.into_iter().filter(|kind| kind.is_cpu()) {
+    for kind in ActivityType::ALL.iter().copied().filter(|kind| kind.is_cpu()) {
         let event = events.iter().find(|event| event.name() == kind.as_str()).unwrap();
         assert_eq!((event.kind(), event.duration_ns()), (Some(kind), 5000));
     }

@@ -43,7 +43,7 @@ fn scope_selects_spans_and_excluded_ones_pass_on_parents() {
     let all = "step< mark<step op< mark<op backward< mark<backward forward< mark<forward class< mark<class \
                by name< mark<by name shown< mark<shown unknown< mark<unknown said wins< mark<said wins";
     assert_eq!(record(&[]), all);
-    assert_eq!(record(&RecordScope::ALL), all);
+    assert_eq!(record(RecordScope::ALL), all);
     let marks = |count: usize| vec!["mark<"; count].join(" ");
     assert_eq!(record(&[UserScope]), format!("step< mark<step {} said wins< mark<said wins", marks(7)));
     assert_eq!(record(&[Function]), "op< forward< unknown<");

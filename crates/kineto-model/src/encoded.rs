@@ -17,9 +17,9 @@ encoded_as! {
     ActivityType as u8: |kind| kind.number(), ActivityType::from_number;
     ActivityTypes as u32: |types| types.bits(), |bits| Some(ActivityTypes::from_bits(bits));
     RecordScope as u8: |scope| scope.number(), RecordScope::from_number;
-    DeviceType as u8: |kind| kind.number(), |number| DeviceType::ALL.into_iter().find(|kind| kind.number() == number);
+    DeviceType as u8: |kind| kind.number(), |number| DeviceType::ALL.iter().copied().find(|kind| kind.number() == number);
     Loss as String: |loss| loss.as_str().to_owned(), |key| Loss::ALL.iter().copied().find(|loss| loss.as_str() == key);
-    FlowKind as String: |kind| kind.as_str().to_owned(), |name| FlowKind::ALL.into_iter().find(|kind| kind.as_str() == name);
+    FlowKind as String: |kind| kind.as_str().to_owned(), |name| FlowKind::ALL.iter().copied().find(|kind| kind.as_str() == name);
     FlowEnd as bool: |end| *end == FlowEnd::Start, |starts| Some(if starts { FlowEnd::Start } else { FlowEnd::Finish });
 }
 

@@ -29,8 +29,8 @@ pub fn run(time: Duration, is_paced: bool, path: &str, report: &mut Report) -> R
     let builder = KinetoLayer::builder().output(path).buffer_limit_bytes(LIMIT).session_observer(DumpSender(sender));
     // Another request may be slow before, because the machine is busy.
     let interval = Duration::from_secs(1);
-    let dumps = Dumps::on([DumpTrigger::slow_span("request", SLOW)]).after(DUMP_AFTER).interval(interval);
-    let (layer, guard) = builder.dumps(dumps).write_at_end(false).build()?;
+    let triggers = Dumps::on([DumpTrigger::slow_span("request", SLOW)]).after(DUMP_AFTER).interval(interval);
+    let (layer, guard) = builder.dumps(triggers).write_at_end(false).build()?;
     tracing_subscriber::registry().with(layer).init();
     let machine = Machine::open()?;
     let gpu = machine.gpus.first().ok_or("there is no GPU")?;

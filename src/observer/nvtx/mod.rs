@@ -45,7 +45,7 @@ impl SpanObserver for Nvtx {
     fn start(&self) -> Result<(), Unavailable> {
         let client = self.client.get_or_init(|| {
             let client = Client::open(self.injection.as_deref())?;
-            for kind in ActivityType::ALL.into_iter().filter(|kind| kind.is_cpu()) {
+            for kind in ActivityType::ALL.iter().copied().filter(|kind| kind.is_cpu()) {
                 client.name_category(category_of(kind), kind.as_str());
             }
             Ok(client)

@@ -41,7 +41,7 @@ pub enum Accelerator {
 
 impl DeviceType {
     /// All device types, by number.
-    pub const ALL: [DeviceType; 6] = [
+    pub const ALL: &'static [DeviceType] = &[
         DeviceType::Cpu,
         DeviceType::Cuda,
         DeviceType::Xpu,
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn every_activity_type_has_its_device() {
         let mut unknown = 0;
-        for (kind, (name, cuda, xpu, private)) in ActivityType::ALL.into_iter().zip(DEVICES) {
+        for (kind, (name, cuda, xpu, private)) in ActivityType::ALL.iter().copied().zip(DEVICES) {
             assert_eq!(kind.as_str(), name);
             for (accelerator, device) in
                 [(Accelerator::Cuda, cuda), (Accelerator::Xpu, xpu), (Accelerator::PrivateUse1, private)]
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_those_of_pytorch() {
-        let all: Vec<_> = DeviceType::ALL.into_iter().map(|device| (device.number(), device.to_string())).collect();
+        let all: Vec<_> = DeviceType::ALL.iter().copied().map(|device| (device.number(), device.to_string())).collect();
         let named = |(number, name): (u8, &str)| (number, name.to_string());
         assert_eq!(
             all,

@@ -32,7 +32,7 @@ pub enum ActivityGroup {
 
 impl ActivityGroup {
     /// All groups.
-    pub const ALL: [ActivityGroup; 6] = [
+    pub const ALL: &'static [ActivityGroup] = &[
         ActivityGroup::Cpu,
         ActivityGroup::Cuda,
         ActivityGroup::Xpu,
@@ -117,7 +117,7 @@ const ON_DEVICE: ActivityTypes = ActivityTypes::of(&[
 /// Returns the types of a group, or of all groups.
 fn parse_name(name: &str) -> Result<ActivityTypes, UnknownActivity> {
     if name.eq_ignore_ascii_case("all") {
-        return Ok(ActivityGroup::ALL.into_iter().fold(ActivityTypes::EMPTY, |set, group| set | group));
+        return Ok(ActivityGroup::ALL.iter().copied().fold(ActivityTypes::EMPTY, |set, group| set | group));
     }
     name.parse::<ActivityGroup>().map(ActivityGroup::types).map_err(|unknown| {
         let known = [unknown.known(), &["all"]].concat();
@@ -154,10 +154,9 @@ impl FromStr for ActivityGroup {
     ///
     /// If the name is not that of a single group; see [`ActivityGroup::parse_csv`] for `all`.
     fn from_str(name: &str) -> Result<Self, UnknownActivity> {
-        ActivityGroup::ALL
-            .into_iter()
-            .find(|group| group.as_str().eq_ignore_ascii_case(name))
-            .ok_or_else(|| UnknownActivity::new("activity group", name, ActivityGroup::ALL.map(ActivityGroup::as_str)))
+        ActivityGroup::ALL.iter().copied().find(|group| group.as_str().eq_ignore_ascii_case(name)).ok_or_else(|| {
+            UnknownActivity::new("activity group", name, ActivityGroup::ALL.iter().map(|each| each.as_str()))
+        })
     }
 }
 
@@ -199,7 +198,7 @@ mod tests {
 
     #[test]
     fn groups_match_and_extend_those_of_pytorch() {
-        for (group, (name, newest, older)) in ActivityGroup::ALL.into_iter().zip(GROUPS) {
+        for (group, (name, newest, older)) in ActivityGroup::ALL.iter().copied().zip(GROUPS) {
             assert_eq!(group.as_str(), name);
             assert_eq!(group.types(), ActivityTypes::parse(newest).unwrap(), "{name}");
             assert!(group.types().is_superset(ActivityTypes::parse(older).unwrap()), "{name}");
@@ -209,7 +208,7 @@ mod tests {
 
     #[test]
     fn groups_parse_in_any_case_and_all_is_their_union() {
-        for group in ActivityGroup::ALL {
+        for group in ActivityGroup::ALL.iter().copied() {
             for name in [group.to_string(), group.as_str().to_lowercase(), group.as_str().to_uppercase()] {
                 assert_eq!(name.parse(), Ok(group));
                 assert_eq!(ActivityGroup::parse_csv(&format!(" {name} ,")), Ok(group.types()));

@@ -135,7 +135,7 @@ pub enum FlowKind {
 
 impl FlowKind {
     /// All meanings.
-    pub const ALL: [FlowKind; 3] = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
+    pub const ALL: &'static [FlowKind] = &[FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
 
     /// Returns the arrow's category and name in the trace file.
     pub const fn as_str(self) -> &'static str {

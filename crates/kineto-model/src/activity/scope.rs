@@ -34,7 +34,7 @@ pub enum RecordScope {
 
 impl RecordScope {
     /// All scopes, by number.
-    pub const ALL: [RecordScope; 10] = [
+    pub const ALL: &'static [RecordScope] = &[
         RecordScope::Function,
         RecordScope::BackwardFunction,
         RecordScope::TorchScriptFunction,
@@ -89,8 +89,10 @@ impl FromStr for RecordScope {
     ///
     /// If no scope has that name.
     fn from_str(name: &str) -> Result<Self, UnknownActivity> {
-        let known = RecordScope::ALL.into_iter().find(|scope| scope.as_str().eq_ignore_ascii_case(name));
-        known.ok_or_else(|| UnknownActivity::new("record scope", name, RecordScope::ALL.map(RecordScope::as_str)))
+        let known = RecordScope::ALL.iter().copied().find(|scope| scope.as_str().eq_ignore_ascii_case(name));
+        known.ok_or_else(|| {
+            UnknownActivity::new("record scope", name, RecordScope::ALL.iter().map(|each| each.as_str()))
+        })
     }
 }
 
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_those_of_torch() {
-        for (number, scope) in (0u8..).zip(RecordScope::ALL) {
+        for (number, scope) in (0u8..).zip(RecordScope::ALL.iter().copied()) {
             assert_eq!((scope.number(), RecordScope::from_number(number)), (number, Some(scope)));
             assert_eq!(scope.as_str().to_lowercase().parse(), Ok(scope));
         }

@@ -22,7 +22,7 @@ impl ActivityTypes {
     /// No type.
     pub const EMPTY: ActivityTypes = ActivityTypes(0);
     /// All 29 types.
-    pub const ALL: ActivityTypes = ActivityTypes::of(&ActivityType::ALL);
+    pub const ALL: ActivityTypes = ActivityTypes::of(ActivityType::ALL);
     /// libkineto's selection by default: types 0 to 17, `cpu_op` to `mtia_counters`.
     pub const DEFAULT: ActivityTypes = ActivityTypes((1 << ActivityType::GlowRuntime.number()) - 1);
 
@@ -132,7 +132,7 @@ impl ActivityTypes {
 
     /// Iterates over the types by number.
     pub fn iter(self) -> impl Iterator<Item = ActivityType> + Clone {
-        ActivityType::ALL.into_iter().filter(move |kind| self.contains(*kind))
+        ActivityType::ALL.iter().copied().filter(move |kind| self.contains(*kind))
     }
 
     /// Returns this set, or [`DEFAULT`](ActivityTypes::DEFAULT) if it is empty, as libkineto reads an empty
@@ -162,9 +162,9 @@ impl ActivityTypes {
         let generic = ActivityTypes::GENERIC.into_iter().find(|(word, _)| *word == lower).map(|(_, set)| set);
         let single = || ActivityType::from_name(&lower).map(ActivityTypes::from_type);
         generic.or_else(single).ok_or_else(|| {
-            let singles = ActivityType::ALL.map(ActivityType::as_str);
-            let generics = ActivityTypes::GENERIC.map(|(word, _)| word);
-            UnknownActivity::new("activity type", name, [&singles[..], &generics[..]].concat())
+            let singles = ActivityType::ALL.iter().map(|each| each.as_str());
+            let generics = ActivityTypes::GENERIC.into_iter().map(|(word, _)| word);
+            UnknownActivity::new("activity type", name, singles.chain(generics))
         })
     }
 }
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn any_set_round_trips_as_text() {
         assert_eq!(ActivityTypes::ALL.len(), 29);
-        assert!(ActivityTypes::ALL.iter().eq(ActivityType::ALL));
+        assert!(ActivityTypes::ALL.iter().eq(ActivityType::ALL.iter().copied()));
         for set in [ActivityTypes::EMPTY, ActivityTypes::ALL, ActivityTypes::DEFAULT, ActivityTypes::RUNTIME] {
             assert_eq!(set.to_string().parse(), Ok(set));
             assert_eq!(set.iter().collect::<ActivityTypes>(), set);

@@ -12,8 +12,8 @@ pub struct UnknownActivity {
 
 impl UnknownActivity {
     /// Returns the error for `name`, which is not a valid `what`.
-    pub(super) fn new(what: &'static str, name: &str, known: impl Into<Vec<&'static str>>) -> Self {
-        UnknownActivity { what, name: name.to_owned(), known: known.into() }
+    pub(super) fn new(what: &'static str, name: &str, known: impl IntoIterator<Item = &'static str>) -> Self {
+        UnknownActivity { what, name: name.to_owned(), known: known.into_iter().collect() }
     }
 
     /// Returns the unknown name.

@@ -33,7 +33,7 @@ pub enum Category {
 
 impl Category {
     /// All categories, by number.
-    pub const ALL: [Category; 8] = [
+    pub const ALL: &'static [Category] = &[
         Category::Parameter,
         Category::OptimizerState,
         Category::Input,
@@ -81,7 +81,7 @@ pub struct UnknownCategory(String);
 
 impl fmt::Display for UnknownCategory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = Category::ALL.map(Category::as_str).join(", ");
+        let known = Category::ALL.iter().map(|each| each.as_str()).collect::<Vec<_>>().join(", ");
         write!(f, "unknown memory category {:?}: expected one of {known}", self.0)
     }
 }
@@ -93,7 +93,7 @@ impl FromStr for Category {
 
     /// Parses a name, in any case.
     fn from_str(name: &str) -> Result<Category, UnknownCategory> {
-        let named = Category::ALL.into_iter().find(|category| category.as_str().eq_ignore_ascii_case(name));
+        let named = Category::ALL.iter().copied().find(|category| category.as_str().eq_ignore_ascii_case(name));
         named.ok_or_else(|| UnknownCategory(name.to_owned()))
     }
 }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_those_of_pytorch() {
-        for (number, category) in (0..).zip(Category::ALL) {
+        for (number, category) in (0..).zip(Category::ALL.iter().copied()) {
             assert_eq!((category.number(), Category::from_number(number)), (number, Some(category)));
             assert_eq!(category.as_str().to_lowercase().parse(), Ok(category));
         }

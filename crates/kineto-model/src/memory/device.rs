@@ -23,7 +23,7 @@ impl Device {
 
     /// Returns the device of a record.
     pub fn of(kind: u8, index: i16) -> Device {
-        let kind = DeviceType::ALL.into_iter().find(|device| device.number() == kind).unwrap_or(DeviceType::Cpu);
+        let kind = DeviceType::ALL.iter().copied().find(|device| device.number() == kind).unwrap_or(DeviceType::Cpu);
         Device { kind, index }
     }
 }

@@ -34,7 +34,7 @@ struct Columns {
 pub fn write_html(timeline: &MemoryTimeline, out: &mut dyn Write) -> io::Result<()> {
     let columns = Columns::new(timeline);
     let runs = columns.equal_runs();
-    let names = Category::ALL.map(|category| format!("\"{category}\"")).join(",");
+    let names = Category::ALL.iter().map(|category| format!("\"{category}\"")).collect::<Vec<_>>().join(",");
     let run = |(at, sizes): &(usize, Sizes)| format!("[{at},{}]", sizes.map(|size| size.to_string()).join(","));
     let places = [
         ("{{title}}", format!("{} memory", timeline.device())),
@@ -111,7 +111,7 @@ impl Columns {
     /// Returns the categories in use, each with its maximum.
     fn legend_html(&self) -> String {
         let mut legend = String::new();
-        for (category, number) in Category::ALL.into_iter().zip(0usize..) {
+        for (category, number) in Category::ALL.iter().copied().zip(0usize..) {
             let sizes = self.sizes.iter().filter_map(|sizes| sizes.get(number).copied());
             let highest = sizes.max().and_then(|highest| u64::try_from(highest).ok()).filter(|highest| *highest > 0);
             if let Some(highest) = highest {

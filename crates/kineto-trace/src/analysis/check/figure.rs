@@ -82,7 +82,7 @@ pub enum Statistic {
 
 impl Statistic {
     /// All statistics.
-    pub const ALL: [Statistic; 10] = [
+    pub const ALL: &'static [Statistic] = &[
         Statistic::P50,
         Statistic::P90,
         Statistic::P95,
@@ -139,9 +139,9 @@ impl Figure {
             Figure::UnlinkedWork,
             Figure::Spans,
         ];
-        all.extend(Statistic::ALL.map(Figure::Duration));
+        all.extend(Statistic::ALL.iter().copied().map(Figure::Duration));
         all.extend([Figure::Busy, Figure::Idle, Figure::LongestGap, Figure::ExposedCommunication]);
-        all.extend(PathKind::ALL.map(Figure::PathKind));
+        all.extend(PathKind::ALL.iter().copied().map(Figure::PathKind));
         all.extend([PathPlace::Host, PathPlace::Device, PathPlace::Wait].map(Figure::PathPlace));
         all.extend([Figure::DeviceMemoryPeak, Figure::HostMemoryPeak, Figure::Losses, Figure::Notes]);
         all

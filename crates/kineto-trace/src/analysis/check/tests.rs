@@ -265,8 +265,9 @@ fn figures_of_devices_equal_those_of_the_summary() {
     assert_eq!(found(Figure::LongestGap), Some(Quantity::Nanoseconds(summary.gaps[0].ns)));
     let path = summary.critical_path.unwrap();
     for figure in PathKind::ALL
+        .iter()
+        .copied()
         .map(Figure::PathKind)
-        .into_iter()
         .chain([PathPlace::Host, PathPlace::Device, PathPlace::Wait].map(Figure::PathPlace))
     {
         let ns = match figure {

@@ -151,7 +151,7 @@ impl<'e> Event<'e> {
     pub fn device_type(&self) -> Option<DeviceType> {
         if let Some(number) = self.arg_by_id(StringId::DEVICE_TYPE).filter(|_| self.is_instant()) {
             let number = as_unsigned(number)?;
-            return DeviceType::ALL.into_iter().find(|device| u64::from(device.number()) == number);
+            return DeviceType::ALL.iter().copied().find(|device| u64::from(device.number()) == number);
         }
         self.kind().map(|kind| kind.device(self.events.accelerator))
     }

@@ -66,7 +66,7 @@ pub enum Note {
 
 impl Note {
     /// All causes.
-    pub const ALL: [Note; 24] = [
+    pub const ALL: &'static [Note] = &[
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -174,6 +174,6 @@ impl Notes {
 
     /// Returns the causes that occurred, with their counts.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Note, u64)> + '_ {
-        Note::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
+        Note::ALL.iter().copied().zip(self.0).filter(|(_, count)| *count > 0)
     }
 }

@@ -36,7 +36,7 @@ impl MemoryFigures {
 
 /// Returns the name of the memory of a device or the host.
 pub(super) fn memory_title(device_type: i64, device: i64) -> String {
-    let name = DeviceType::ALL.into_iter().find(|kind| i64::from(kind.number()) == device_type);
+    let name = DeviceType::ALL.iter().copied().find(|kind| i64::from(kind.number()) == device_type);
     let name = name.map_or_else(|| format!("device type {device_type}"), |kind| kind.as_str().to_uppercase());
     if device < 0 { name } else { format!("{name} {device}") }
 }

@@ -49,7 +49,7 @@ pub enum ScreenSection {
 
 impl ScreenSection {
     /// All sections, in their order.
-    pub const ALL: [ScreenSection; 7] = [
+    pub const ALL: &'static [ScreenSection] = &[
         ScreenSection::Findings,
         ScreenSection::Path,
         ScreenSection::Steps,
@@ -90,8 +90,8 @@ impl FromStr for ScreenSection {
 
     /// Parses the name.
     fn from_str(name: &str) -> Result<ScreenSection, Error> {
-        let names = ScreenSection::ALL.map(ScreenSection::as_str).join(", ");
-        let found = ScreenSection::ALL.into_iter().find(|section| section.as_str() == name);
+        let names = ScreenSection::ALL.iter().map(|each| each.as_str()).collect::<Vec<_>>().join(", ");
+        let found = ScreenSection::ALL.iter().copied().find(|section| section.as_str() == name);
         found.ok_or_else(|| Error::new(ErrorKind::Config, format!("unknown section `{name}`; use one of {names}")))
     }
 }
@@ -472,7 +472,7 @@ impl fmt::Display for Screen<'_> {
             };
         }
         self.write_first(f)?;
-        let mut sections = ScreenSection::ALL.into_iter().filter(|_| !self.is_brief);
+        let mut sections = ScreenSection::ALL.iter().copied().filter(|_| !self.is_brief);
         sections.try_for_each(|section| self.write_section(f, section))
     }
 }

@@ -188,7 +188,7 @@ fn section_is_printed_alone() {
     let kernels = summary.screen().section("kernels".parse().unwrap()).to_string();
     assert!(kernels.contains("Kernels, copies and fills") && !kernels.contains("What to do next"), "{kernels}");
     assert!("gaps".parse::<ScreenSection>().unwrap_err().to_string().contains("kernels"));
-    for section in ScreenSection::ALL {
+    for section in ScreenSection::ALL.iter().copied() {
         assert_eq!(section.as_str().parse::<ScreenSection>().unwrap(), section);
     }
 }

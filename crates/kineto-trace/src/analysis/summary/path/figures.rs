@@ -115,7 +115,8 @@ pub struct StepPath {
 
 impl PathFigures {
     pub(super) fn new<'e>(window: Range<Timestamp>, pieces: impl Iterator<Item = PathPiece<'e>>) -> PathFigures {
-        let mut kinds = PathKind::ALL.map(|kind| PathKindFigures { kind, ns: 0, pieces: 0 });
+        let mut kinds: Vec<_> =
+            PathKind::ALL.iter().map(|kind| PathKindFigures { kind: *kind, ns: 0, pieces: 0 }).collect();
         let mut names: HashMap<_, (u64, u64, &str)> = HashMap::default();
         let mut outside = LongestOutside::default();
         for piece in pieces {
@@ -130,7 +131,7 @@ impl PathFigures {
             }
         }
         outside.add(None);
-        let mut kinds: Vec<_> = kinds.into_iter().filter(|row| row.pieces > 0).collect();
+        kinds.retain(|row| row.pieces > 0);
         sort_few_by_key(&mut kinds, |row| (Reverse(row.ns), row.kind));
         let name = |((kind, _), (ns, pieces, name)): (_, (u64, u64, &str))| PathNameFigures {
             kind,

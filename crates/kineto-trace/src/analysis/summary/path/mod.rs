@@ -120,7 +120,7 @@ pub enum PathPlace {
 
 impl PathKind {
     /// All kinds.
-    pub const ALL: [PathKind; 13] = [
+    pub const ALL: &'static [PathKind] = &[
         PathKind::Compute,
         PathKind::Communication,
         PathKind::Copy,

@@ -334,7 +334,7 @@ fn works_that_end_together_are_searched_once() {
 
 #[test]
 fn kinds_have_unique_names() {
-    let names: std::collections::BTreeSet<_> = PathKind::ALL.map(PathKind::as_str).into();
+    let names: std::collections::BTreeSet<_> = PathKind::ALL.iter().map(|each| each.as_str()).collect();
     assert_eq!(names.len(), PathKind::ALL.len());
 }
 
