@@ -41,5 +41,5 @@ pub use kineto_devices::{GpuMetrics, MetricDescription, PmSampling};
 #[cfg(feature = "plugins")]
 #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
 pub mod plugin {
-    pub use crate::plugin::*;
+    pub use crate::plugin::{EventType, NotStarted, Plugin, PluginEvent, TraceBuilder};
 }

@@ -19,6 +19,26 @@ use std::sync::Arc;
 ///
 /// Returned by [`KinetoGuard::profiler`](crate::KinetoGuard::profiler). One recording runs at a time. In WebAssembly there is
 /// none, and methods that return an error return [`Unsupported`](crate::ErrorKind::Unsupported).
+/// [`Libkineto`](crate::torch::Libkineto) has libkineto's and torch.profiler's further functions.
+///
+/// ```
+/// use tracing::info_span;
+/// use tracing_kineto::KinetoLayer;
+/// use tracing_subscriber::prelude::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
+/// let profiler = guard.profiler();
+/// # tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+/// info_span!("before").in_scope(|| ());
+/// profiler.start()?;
+/// info_span!("work").in_scope(|| ());
+/// let trace = profiler.stop()?;
+/// assert_eq!(trace.stats().slices, 1);
+/// # Ok::<(), tracing_kineto::Error>(()) })?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Profiler {
     session: SessionHandle,

@@ -6,6 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of recordings that move to disk ([`Overflow::Spill`]), for [`KinetoLayerBuilder::spill`].
+///
+/// ```
+/// use tracing_kineto::{KinetoLayer, Overflow, Spill, Split};
+///
+/// let spill = Spill::new().folder("/var/tmp").split(Split::Steps(100));
+/// let builder = KinetoLayer::builder().output("app.pt.trace.json.gz").overflow(Overflow::Spill).spill(spill);
+/// ```
 #[must_use = "pass it to `KinetoLayerBuilder::spill`"]
 #[derive(Clone, Debug, Default)]
 pub struct Spill {

@@ -224,7 +224,7 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Sets where spans go: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
+    /// Sets where spans go: one [`Mode`](crate::Mode), or several joined by `|`. Default: [`Mode::Kineto`](crate::Mode::Kineto).
     pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
         let modes: Modes = mode.into();
         self.overrides.set(Key::Mode, modes);

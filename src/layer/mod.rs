@@ -44,6 +44,15 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 ///
 /// Each enter..exit of a span is a slice on the thread where it happens. While nothing is recorded, a hook costs one atomic
 /// load.
+///
+/// ```no_run
+/// use tracing_subscriber::prelude::*;
+///
+/// // Inert unless the environment enables it, for example by KINETO_ENABLED=1.
+/// let (layer, _guard) = tracing_kineto::KinetoLayer::from_env()?;
+/// tracing_subscriber::registry().with(layer).with(tracing_subscriber::fmt::layer()).init();
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 pub struct KinetoLayer {
     recorder: Arc<Recorder>,
     /// The recorder's epoch, one load nearer.

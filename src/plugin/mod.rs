@@ -1,7 +1,7 @@
 //! Plugins in Rust: the trait [`Plugin`], and [`export_plugin!`](crate::export_plugin) for the library.
 //!
 //! A plugin is a shared library (`crate-type = ["cdylib"]`) that records an accelerator in programs that do not know it.
-//! `KINETO_PLUGIN_LIB_DIR_PATH` or [`plugins`](crate::KinetoLayerBuilder::plugins) names the library's folder. A program that
+//! `KINETO_PLUGIN_LIB_DIR_PATH` or [`Devices::plugins`](crate::Devices::plugins) names the library's folder. A program that
 //! knows its accelerator implements [`Collector`](crate::integration::Collector) instead, and needs no library.
 //!
 //! The plugin and the program that loads it communicate through the C interface `include/kineto_plugin.h`, so their compilers may differ.

@@ -7,6 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The decision is made once for each thread and recording, at the thread's first hook. The thread's own calls of
 /// [`Profiler::enable_in_this_thread`](crate::Profiler::enable_in_this_thread) and
 /// [`disable_in_this_thread`](crate::Profiler::disable_in_this_thread) override the filter.
+///
+/// ```
+/// use tracing_kineto::{KinetoLayer, ThreadFilter};
+///
+/// let builder = KinetoLayer::builder().threads(ThreadFilter::named(["main", "io-*"]));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThreadFilter {

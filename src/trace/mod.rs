@@ -71,6 +71,20 @@ use walk::{Walk, WalkCounts};
 ///
 /// It owns the records as the threads wrote them. Rows are created whenever they are requested and never kept, so saving a
 /// trace takes a few megabytes whatever its size. The memory is returned when the last clone is dropped.
+///
+/// ```
+/// use tracing::info_span;
+/// use tracing_kineto::Trace;
+///
+/// # fn main() -> Result<(), tracing_kineto::Error> {
+/// let trace = Trace::of(|| info_span!("work", items = 3).in_scope(|| ()))?;
+/// trace.for_each(|row| println!("{} {}", row.kind, row.name));
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("app.pt.trace.json.gz");
+/// trace.save(path)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Trace {
     inner: Arc<Inner>,

@@ -17,6 +17,21 @@ use std::time::Duration;
 /// Counts of a trace.
 ///
 /// Its `Display` is one line of counts, followed by one line for each cause of loss.
+///
+/// ```
+/// use tracing::info_span;
+/// use tracing_kineto::Trace;
+///
+/// # fn main() -> Result<(), tracing_kineto::Error> {
+/// let trace = Trace::of(|| info_span!("work").in_scope(|| ()))?;
+/// let stats = trace.stats();
+/// assert_eq!(stats.slices, 1);
+/// for (loss, count) in &stats.losses {
+///     println!("{}: {count}", loss.as_str());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TraceStats {
