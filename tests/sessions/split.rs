@@ -292,9 +292,9 @@ fn split_needs_spill_and_a_size() {
     for (overflow, split, expected) in [
         (Overflow::Stop, Split::Steps(1), "SPLIT has no effect: only OVERFLOW=spill makes parts"),
         (Overflow::KeepNewest, Split::Bytes(1), "SPLIT has no effect"),
-        (Overflow::Spill, Split::Time(Duration::ZERO), "`split(0s)`: expected a time such as 10min"),
-        (Overflow::Spill, Split::Bytes(0), "`split(0MB)`"),
-        (Overflow::Spill, Split::Steps(0), "`split(0steps)`"),
+        (Overflow::Spill, Split::Time(Duration::ZERO), "`Spill::split(0s)`: expected a time such as 10min"),
+        (Overflow::Spill, Split::Bytes(0), "`Spill::split(0MB)`"),
+        (Overflow::Spill, Split::Steps(0), "`Spill::split(0steps)`"),
         (Overflow::Spill, Split::Bytes(1 << 30), "SPLIT=1024MB has no effect: a part ends at a quarter of the limit"),
     ] {
         let error = build(overflow, split);
