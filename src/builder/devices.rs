@@ -144,7 +144,7 @@ impl fmt::Debug for Devices {
 
 /// # Devices and allocators
 impl KinetoLayerBuilder {
-    /// Sets what devices record. Adds to an earlier call; the last value of a setting counts.
+    /// Applies settings of devices. Adds to an earlier call; the last value of a setting counts.
     pub fn devices(mut self, devices: Devices) -> Self {
         self.overrides.merge(devices.settings);
         self.timer = devices.timer.or(self.timer);

@@ -29,7 +29,7 @@ impl Fields {
         Fields::default()
     }
 
-    /// Records the fields of spans as arguments. Default: true. Turn it off before sharing traces that may contain secrets.
+    /// Sets whether fields of spans are recorded as arguments. Default: true. Turn it off before sharing traces that may contain secrets.
     pub fn record(mut self, on: bool) -> Self {
         self.settings.set(Key::WithArgs, on);
         self

@@ -211,7 +211,7 @@ impl fmt::Debug for TorchOptions {
 
 /// # torch.profiler's settings
 impl KinetoLayerBuilder {
-    /// Sets what programs know from torch.profiler. Adds to an earlier call; the last value of a setting counts.
+    /// Applies settings of torch.profiler. Adds to an earlier call; the last value of a setting counts.
     pub fn torch(mut self, torch: TorchOptions) -> Self {
         self.overrides.merge(torch.settings);
         self.scopes = torch.scopes.unwrap_or(self.scopes);

@@ -144,10 +144,19 @@ pub(super) fn read_live_file(
     });
     let read = attempt(|| contents.into_trace(&entries, moved)).map_err(io::Error::from)?;
     let (trace, damaged) = read?;
-    let (number, process_id, process_uuid) = (0, header.process_id, header.process_uuid);
-    let header = SegmentHeader { number, process_id, process_uuid, boot_id: header.boot_id, start: header.start };
     let unknown_layouts = trace.contents().collections.iter().map(|each| each.records.unknown_layouts()).sum();
-    let segment = Segment { trace, header, is_complete: false, lost_frames: damaged, lost_bytes: 0, unknown_layouts };
+    let segment = Segment {
+        trace,
+        number: 0,
+        process_id: header.process_id,
+        process_uuid: header.process_uuid,
+        boot_id: header.boot_id,
+        start: header.start,
+        is_complete: false,
+        lost_frames: damaged,
+        lost_bytes: 0,
+        unknown_layouts,
+    };
     segment.trace.contents().metadata.mark_incomplete(&segment.to_string());
     Ok(segment)
 }
@@ -163,7 +172,7 @@ fn read_moved(folder: &Path, process: u128) -> Option<MovedRecords> {
         let (mut file, mut header) = (folder.open_entry(path.file_name()?, BYTES_MAX).ok()?, Vec::new());
         file.by_ref().take(SegmentHeader::BYTES as u64).read_to_end(&mut header).ok()?;
         let segment = read_frames(&header, file).ok()?;
-        (segment.is_complete && segment.process_uuid() == process).then_some(segment)
+        (segment.is_complete && segment.process_uuid == process).then_some(segment)
     });
     let last = last?;
     let recorded = last.trace.contents().recorded;

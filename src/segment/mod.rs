@@ -20,7 +20,7 @@ use crate::os::folder::open_entry;
 use crate::text::{count_with_noun, escaped_path};
 use crate::time::Timestamp;
 use crate::trace::Trace;
-use header::{HeaderFault, SegmentHeader};
+use header::HeaderFault;
 use read::SegmentFault;
 use std::fmt;
 use std::fs::File;
@@ -33,7 +33,16 @@ use std::path::Path;
 pub struct Segment {
     /// The trace.
     pub trace: Trace,
-    header: SegmentHeader,
+    /// Its number among the segments of its recording.
+    pub number: u32,
+    /// The id of the process that wrote it, which another process may have by now.
+    pub process_id: u32,
+    /// A number that identifies the process that wrote it.
+    pub process_uuid: u128,
+    /// A number that identifies the machine's start before it was written; 0 if that was not known.
+    pub boot_id: u128,
+    /// When its trace begins.
+    pub start: Timestamp,
     /// Whether the file has its end. If not, its process was killed while it wrote the file.
     pub is_complete: bool,
     /// The number of frames that were missing or damaged, or that referred to such a frame.
@@ -45,31 +54,6 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Returns its number among the segments of its recording.
-    pub fn number(&self) -> u32 {
-        self.header.number
-    }
-
-    /// Returns the id of the process that wrote it, which another process may have by now.
-    pub fn process_id(&self) -> u32 {
-        self.header.process_id
-    }
-
-    /// Returns a number that identifies the process that wrote it.
-    pub fn process_uuid(&self) -> u128 {
-        self.header.process_uuid
-    }
-
-    /// Returns a number that identifies the machine's start before it was written; 0 if that was not known.
-    pub fn boot_id(&self) -> u128 {
-        self.header.boot_id
-    }
-
-    /// Returns when its trace begins.
-    pub fn start(&self) -> Timestamp {
-        self.header.start
-    }
-
     /// Returns whether everything was read.
     pub fn is_whole(&self) -> bool {
         self.is_complete && (self.lost_frames, self.lost_bytes, self.unknown_layouts) == (0, 0, 0)

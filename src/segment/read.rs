@@ -57,9 +57,14 @@ pub(super) fn read_frames(header: &[u8], file: impl Read) -> Result<Segment, Seg
     let (lost, is_complete) = (frames.lost, contents.has_end);
     let unknown_layouts = contents.collections.values().map(|each| each.records.unknown_layouts()).sum();
     let (trace, strays) = contents.into_trace()?;
+    let SegmentHeader { number, process_id, process_uuid, boot_id, start } = header;
     let segment = Segment {
         trace,
-        header,
+        number,
+        process_id,
+        process_uuid,
+        boot_id,
+        start,
         is_complete,
         lost_frames: lost.frames.saturating_add(unreadable).saturating_add(strays),
         lost_bytes: lost.bytes,

@@ -573,7 +573,7 @@ impl Session {
             let read = || Trace::read_segment_in(folder, &segment.path);
             let is_written = match (can_write && segment.path.exists()).then(read) {
                 Some(Ok(read)) => {
-                    can_write = write_or_report(&read.trace, read.number());
+                    can_write = write_or_report(&read.trace, read.number);
                     can_write
                 }
                 Some(Err(error)) => {

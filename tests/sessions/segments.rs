@@ -107,13 +107,10 @@ fn segment_says_where_it_comes_from() {
     let trace = recorded();
     let segment = use_all(&written(&trace)).unwrap();
     assert!(segment.is_whole());
-    assert_eq!(
-        (segment.to_string().as_str(), segment.number(), segment.process_id()),
-        ("whole", 3, std::process::id())
-    );
-    assert_eq!(segment.start(), trace.window().0);
+    assert_eq!((segment.to_string().as_str(), segment.number, segment.process_id), ("whole", 3, std::process::id()));
+    assert_eq!(segment.start, trace.window().0);
     let other = use_all(&written(&trace)).unwrap();
-    assert_eq!((segment.process_uuid(), segment.boot_id()), (other.process_uuid(), other.boot_id()));
+    assert_eq!((segment.process_uuid, segment.boot_id), (other.process_uuid, other.boot_id));
     let before =
         |stats: tracing_kineto::TraceStats| (stats.slices, stats.events, stats.memory_events, stats.device_activities);
     assert_eq!(before(segment.trace.stats()), before(trace.stats()));

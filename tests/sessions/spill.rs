@@ -202,7 +202,7 @@ fn stopped_recording_leaves_its_segments() {
     let segments = segments(folder.path());
     let read: Vec<_> = segments.iter().map(|segment| Trace::read_segment(segment).unwrap()).collect();
     for (number, segment) in (1..).zip(&read) {
-        assert!(segment.is_whole() && segment.number() == number && segment.process_id() == std::process::id());
+        assert!(segment.is_whole() && segment.number == number && segment.process_id == std::process::id());
     }
     let slices = read.iter().map(|segment| slices_begun(&segment.trace)).sum::<u64>() + slices_begun(&rest);
     assert_eq!(slices, WITH_FIELDS as u64 + 1);

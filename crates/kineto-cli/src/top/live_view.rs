@@ -77,7 +77,7 @@ impl LiveView {
                 Ok(segment) => {
                     let torn = torn_text(&segment.to_string());
                     let view = LiveView::new(&segment.trace, seconds, now);
-                    let (path, process, is_left) = (path.to_owned(), segment.process_id(), is_unlocked(&file));
+                    let (path, process, is_left) = (path.to_owned(), segment.process_id, is_unlocked(&file));
                     return Ok(LiveView { path, process, torn, memory, is_left, read_in: begun.elapsed(), ..view });
                 }
                 Err(error) => last_error = error.to_string(),
