@@ -120,29 +120,12 @@ fn slow_end_of_a_range_keeps_the_next_range() {
     sink.record(|batch| {
         let (call, kernel) = (batch.name("launch"), batch.name("kernel"));
         for (correlation, at) in (1..).zip(&launched) {
-            batch.call(&ApiCall {
-                kind: ActivityType::CudaRuntime,
-                name: call,
-                thread: Thread::Id(1),
-                start: *at,
-                end: at + 1000,
-                correlation,
-                external: 0,
-                launches: true,
-                shape: &NoArgs,
-                words: &[],
-            });
-            batch.work(&DeviceWork {
-                kind: ActivityType::ConcurrentKernel,
-                name: kernel,
-                device: 0,
-                stream: 7,
-                start: at + 2000,
-                end: at + 3000,
-                correlation,
-                shape: &NoArgs,
-                words: &[],
-            });
+            let times = (*at, at + 1000);
+            let call = ApiCall::new(ActivityType::CudaRuntime, call, Thread::Id(1), times, &NoArgs);
+            batch.call(&ApiCall { correlation, launches: true, ..call });
+            let times = (at + 2000, at + 3000);
+            let work = DeviceWork::new(ActivityType::ConcurrentKernel, kernel, (0, 7), times, &NoArgs);
+            batch.work(&DeviceWork { correlation, ..work });
         }
     });
     let stats = guard.finish().unwrap().stats();

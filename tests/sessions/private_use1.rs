@@ -47,29 +47,10 @@ impl Npu {
         let (start, end, external) = (now(), now() + 100, PUSHED.get());
         self.0.sink.lock().unwrap().as_ref().unwrap().record(|batch| {
             let (call, kernel) = (batch.name("npuLaunch"), batch.name(kernel));
-            batch.call(&ApiCall {
-                kind: ActivityType::PrivateUse1Runtime,
-                name: call,
-                thread: Thread::Id(0),
-                start,
-                end,
-                correlation: 7,
-                external,
-                launches: true,
-                shape: &Plain,
-                words: &[],
-            });
-            batch.work(&DeviceWork {
-                kind: ActivityType::ConcurrentKernel,
-                name: kernel,
-                device: 0,
-                stream: 1,
-                start: end,
-                end: end + 1000,
-                correlation: 7,
-                shape: &Plain,
-                words: &[],
-            });
+            let call = ApiCall::new(ActivityType::PrivateUse1Runtime, call, Thread::Id(0), (start, end), &Plain);
+            batch.call(&ApiCall { correlation: 7, external, launches: true, ..call });
+            let work = DeviceWork::new(ActivityType::ConcurrentKernel, kernel, (0, 1), (end, end + 1000), &Plain);
+            batch.work(&DeviceWork { correlation: 7, ..work });
         });
     }
 }

@@ -30,6 +30,21 @@ pub struct ApiCall<'r> {
     pub words: &'r [u64],
 }
 
+impl ApiCall<'_> {
+    /// Creates a call from its start and end, without a correlation id, a slice, work on a device and further values.
+    ///
+    /// Set the rest by `ApiCall { correlation, ..ApiCall::new(…) }`, so that a new field breaks nothing.
+    pub const fn new(
+        kind: ActivityType,
+        name: Name,
+        thread: Thread,
+        (start, end): (u64, u64),
+        shape: &'static dyn RecordLayout,
+    ) -> Self {
+        ApiCall { kind, name, thread, start, end, correlation: 0, external: 0, launches: false, shape, words: &[] }
+    }
+}
+
 /// A thread of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Thread {
@@ -67,6 +82,22 @@ pub struct DeviceWork<'r> {
     pub shape: &'static dyn RecordLayout,
     /// Further values; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
+}
+
+impl DeviceWork<'_> {
+    /// Creates work from the device's and the stream's number, and its start and end, without a correlation id and further
+    /// values.
+    ///
+    /// Set the rest by `DeviceWork { correlation, ..DeviceWork::new(…) }`, so that a new field breaks nothing.
+    pub const fn new(
+        kind: ActivityType,
+        name: Name,
+        (device, stream): (i32, u32),
+        (start, end): (u64, u64),
+        shape: &'static dyn RecordLayout,
+    ) -> Self {
+        DeviceWork { kind, name, device, stream, start, end, correlation: 0, shape, words: &[] }
+    }
 }
 
 /// A wait: of the host for a device, or of a stream for another.
