@@ -31,8 +31,7 @@ pub fn run(metrics: &str, path: &str, report: &mut Report) -> Result<(), Box<dyn
     let metrics: Vec<_> = metrics.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     let first = *metrics.first().ok_or("--counters needs names of metrics")?;
     let builder = KinetoLayer::builder().no_output().record_from_start(false).activities(TYPES);
-    let builder =
-        builder.metrics(Metrics::new().pm_sampling(metrics.iter().copied()).pm_sampling_interval(INTERVAL));
+    let builder = builder.metrics(Metrics::new().pm_sampling(metrics.iter().copied()).pm_sampling_interval(INTERVAL));
     let (layer, guard) = builder.build()?;
     tracing_subscriber::registry().with(layer).init();
     let profiler = guard.profiler();
