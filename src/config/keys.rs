@@ -627,8 +627,8 @@ const INTRODUCTION: &str = "\
 Each setting is a key of the configuration file and, with `KINETO_` before it, a variable of the environment; names
 that begin with `KINETO_` already, and those of launchers and job systems, are variables only. The builder wins over the
 environment, the environment over the file, the file over the default. Keys marked *in a request* count in requests only
-(dynolog daemon, trigger folder). Keys marked *kept for later* are read and checked; nothing uses them yet. *File* states
-when a change of the file counts while a program serves requests: where it is empty, when the program is started again.
+(dynolog daemon, trigger folder). *File* states when a change of the file counts while a program serves requests: where it is
+empty, when the program is started again.
 
 | Key | Builder | Value | Default | File | Effect |
 |---|---|---|---|---|---|
