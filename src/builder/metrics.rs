@@ -59,7 +59,7 @@ impl Metrics {
     ///
     /// CUPTI runs each kernel once for each pass that the metrics take, so launches wait for their kernels. Kernels, copies
     /// and waits have no records of their own meanwhile, since their times would not be the program's. Takes libcupti 12.6
-    /// or newer and usually privileges, and excludes [`pm_sampling`](Self::pm_sampling). Not tried on a real GPU yet.
+    /// or newer and usually privileges, and excludes [`pm_sampling`](Self::pm_sampling).
     pub fn per_kernel<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
         let metrics: Vec<String> = metrics.into_iter().map(Into::into).collect();
         self.settings.set(Key::ProfilerMetrics, Value::List(metrics));
@@ -75,7 +75,7 @@ impl Metrics {
     /// the same thread, such as a collective over two GPUs that one thread drives, hangs. An annotation during which another
     /// thread uses the same context has no values. Metrics of the whole device also count other contexts and processes.
     /// Kernels, copies and waits have no records of their own meanwhile. Replaces [`per_kernel`](Self::per_kernel), and has
-    /// the same requirements and limit. Not tried on a real GPU yet.
+    /// the same requirements and limit.
     pub fn per_annotation<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
         let metrics: Vec<_> = metrics.into_iter().map(Into::into).collect();
         self.settings.set(Key::ProfilerMetrics, Value::List(metrics));

@@ -159,6 +159,8 @@ impl TorchOptions {
     ///
     /// A trace handler may call [`Trace::save_execution_trace`](crate::Trace::save_execution_trace) itself. With this
     /// setting, the slices of the trace have a "Record function id", by which tools join the two files.
+    #[cfg(feature = "chakra")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
     pub fn execution_trace(mut self, on: bool) -> Self {
         self.settings.set(Key::ExecutionTrace, on);
         self

@@ -4,6 +4,7 @@
 mod allocations;
 mod allocator;
 mod global_default;
+mod handles;
 mod reentrant;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -35,7 +35,7 @@ pub(crate) trait BufferedLibrary: fmt::Debug + Send + 'static {
         None
     }
 
-    /// Stops to wait for launches after that time, on the clock of the records, since the recording ends.
+    /// Stops waiting for launches after that time, on the clock of the records, since the recording ends.
     fn ignore_launches_after(&mut self, at: u64) {
         if let Some(launches) = self.unfinished_launches() {
             launches.ignore_launches_after(at);
