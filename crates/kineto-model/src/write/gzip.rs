@@ -14,7 +14,6 @@ use std::thread::{self, Scope};
 use crc32fast::Hasher;
 use flate2::{Compress, Compression, FlushCompress};
 
-use super::fast_deflate::FastDeflate;
 use super::file::{self, FileContent};
 
 /// The bytes of text that are compressed at a time. A smaller block takes less memory and compresses worse.
@@ -256,50 +255,41 @@ impl Worker {
 }
 
 /// Compresses blocks.
-enum Compressor {
-    Zlib(Compress),
-    Fast(FastDeflate),
+struct Compressor {
+    zlib: Compress,
+    /// By how many bytes the space for the result grows. Level 0 gets enough at once, since its result depends on the space.
+    step: usize,
 }
 
 impl Compressor {
     /// Level 6 takes four times as long as level 1 for a third less. In an unoptimized build zlib is twenty times slower still, so
-    /// [`FastDeflate`] does level 1, the default, there.
+    /// level 1, the default, stores the text there.
     fn new(level: u32) -> io::Result<Compressor> {
         // zlib cannot report a failed allocation.
         Vec::<u8>::new().try_reserve_exact(MEMORY)?;
-        if cfg!(debug_assertions) && level == 1 {
-            return FastDeflate::new().map(Compressor::Fast);
-        }
-        Ok(Compressor::Zlib(Compress::new(Compression::new(level.min(9)), false)))
+        let level = if cfg!(debug_assertions) && level == 1 { 0 } else { level.min(9) };
+        // JSON compresses to a sixth or less.
+        let step = if level == 0 { BLOCK + BLOCK / 64 } else { BLOCK / 4 };
+        Ok(Compressor { zlib: Compress::new(Compression::new(level), false), step })
     }
 
     fn compress(&mut self, block: &mut TextBlock) -> io::Result<()> {
-        let TextBlock { text, packed, crc } = block;
+        let (Compressor { zlib, step }, TextBlock { text, packed, crc }) = (self, block);
         *crc = Hasher::new();
         crc.update(text);
         packed.clear();
-        match self {
-            Compressor::Zlib(zlib) => compress_by_zlib(zlib, text, packed),
-            Compressor::Fast(fast) => fast.compress(text, packed),
+        zlib.reset();
+        let mut rest = &**text;
+        // The block is complete once zlib leaves space unused. No text gives nothing, whatever space an earlier block has left.
+        while !rest.is_empty() || packed.len() == packed.capacity() && !packed.is_empty() {
+            packed.try_reserve(*step)?;
+            let before = zlib.total_in();
+            zlib.compress_vec(rest, packed, FlushCompress::Sync)?;
+            let taken = usize::try_from(zlib.total_in() - before).unwrap_or(rest.len());
+            rest = rest.get(taken..).unwrap_or_default();
         }
+        Ok(())
     }
-}
-
-fn compress_by_zlib(zlib: &mut Compress, text: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
-    /// JSON compresses to a sixth or less.
-    const STEP: usize = BLOCK / 4;
-
-    zlib.reset();
-    let mut rest = text;
-    // The block is complete once zlib leaves space unused.
-    while packed.len() == packed.capacity() || !rest.is_empty() {
-        packed.try_reserve(STEP)?;
-        let before = zlib.total_in();
-        zlib.compress_vec(rest, packed, FlushCompress::Sync)?;
-        let taken = usize::try_from(zlib.total_in() - before).unwrap_or(rest.len());
-        rest = rest.get(taken..).unwrap_or_default();
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -344,7 +334,7 @@ mod tests {
         let text = rows(BLOCK + BLOCK / 4);
         for level in (0..=9).chain([77]) {
             let packed = pack(&text, level, 2);
-            assert_eq!(packed.len() < text.len() / 3, level > 0);
+            assert_eq!(packed.len() < text.len() / 3, level > u32::from(cfg!(debug_assertions)));
             assert!(unpack(&packed) == text, "level {level}");
         }
     }

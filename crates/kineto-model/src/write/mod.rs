@@ -7,8 +7,6 @@ pub mod chrome;
 #[cfg(feature = "chakra")]
 #[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
 pub mod execution;
-#[cfg(feature = "gzip")]
-mod fast_deflate;
 pub mod file;
 #[cfg(test)]
 mod golden;
