@@ -1,5 +1,6 @@
 //! How long steps take, to notice slow ones.
 
+use kineto_base::sorting::sort_few;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -54,8 +55,8 @@ impl StepTimes {
     /// Returns the median of the steps so far, unless there are too few.
     fn median(&self) -> Option<Duration> {
         let mut sorted: Vec<_> = self.latest.iter().copied().collect();
-        let middle = sorted.len() / 2;
-        (sorted.len() >= WARMUP).then(|| *sorted.select_nth_unstable(middle).1)
+        sort_few(&mut sorted);
+        sorted.get(sorted.len() / 2).copied().filter(|_| sorted.len() >= WARMUP)
     }
 }
 
