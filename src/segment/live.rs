@@ -14,7 +14,7 @@ use crate::live::{
 use crate::os::folder::Folder;
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, StoredPart};
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
+use crate::trace::{Devices, Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
 use kineto_base::fallible::attempt;
 use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::{sort_few, sort_few_by_key};
@@ -144,7 +144,7 @@ pub(super) fn read_live_file(
     });
     let read = attempt(|| contents.into_trace(&entries, moved)).map_err(io::Error::from)?;
     let (trace, damaged) = read?;
-    let unknown_layouts = trace.contents().collections.iter().map(|each| each.records.unknown_layouts()).sum();
+    let unknown_layouts = trace.contents().devices.unknown_layouts();
     let segment = Segment {
         trace,
         number: 0,
@@ -310,7 +310,7 @@ impl LiveContents {
                 let ticks_at = |theirs: u64| converter.ticks_at(collection.clock.timestamp_of(theirs));
                 gaps.into_iter().for_each(|(from, to)| windows.leave_out_of_device(at, (ticks_at(from), ticks_at(to))));
             }
-            windows.assign_device(at, collection);
+            (collection.windows, collection.uncut_window) = windows.take_device(at);
             collection.latest = collection.latest.max(latest);
             let open = collection.windows.last_mut().filter(|window| window.1 >= last);
             let latest = converter.ticks_after(last, AHEAD_NS);
@@ -319,12 +319,12 @@ impl LiveContents {
             }
             collection.uncut_window = collection.uncut_window.map(|(start, end)| (start, end.max(latest)));
         }
-        let collections = collections.into_iter().map(|(_, collection)| collection).collect();
+        let devices = Devices::new(collections.into_iter().map(|(_, collection)| collection).collect());
         let mut recorded = Recorded::of_live_file(lanes, sites, windows, evicted);
         // Records of threads that had not noticed the end of an earlier recording.
         parts.retain(|part| part.records().len() > 0);
         recorded.add_stored(parts, payloads);
-        Ok((Trace::new(recorded, collections, Vec::new(), converter, Arc::new(metadata), info), self.damaged))
+        Ok((Trace::new(recorded, devices, Vec::new(), converter, Arc::new(metadata), info), self.damaged))
     }
 
     /// Returns the records that outlived their chunks.

@@ -7,7 +7,7 @@ use super::live;
 use crate::clock::Converter;
 use crate::encoding::{Encoded, decode_words};
 use crate::recorder::{LargePayload, RecordedPart};
-use crate::trace::{Recorded, StoredCpuTrace, Trace, TraceInfo, TraceMetadata};
+use crate::trace::{Devices, Recorded, StoredCpuTrace, Trace, TraceInfo, TraceMetadata};
 use kineto_base::fallible::attempt;
 use kineto_base::sorted::SortedMap;
 use kineto_devices::Collection;
@@ -55,8 +55,8 @@ pub(super) fn read_frames(header: &[u8], file: impl Read) -> Result<Segment, Seg
         unreadable += u64::from(added.is_none());
     }
     let (lost, is_complete) = (frames.lost, contents.has_end);
-    let unknown_layouts = contents.collections.values().map(|each| each.records.unknown_layouts()).sum();
     let (trace, strays) = contents.into_trace()?;
+    let unknown_layouts = trace.contents().devices.unknown_layouts();
     let SegmentHeader { number, process_id, process_uuid, boot_id, start } = header;
     let segment = Segment {
         trace,
@@ -109,8 +109,8 @@ impl PartialTrace {
         let mut recorded = self.recorded.ok_or(SegmentFault::Missing("table of callsites and threads"))?;
         let strays = recorded.add_stored(self.parts, self.large_payloads);
         let pushed = self.pushed.into_iter().map(|(_, value)| value).map(|pushed| Arc::new(pushed.close())).collect();
-        let collections = self.collections.into_iter().map(|(_, value)| value).collect();
-        Ok((Trace::new(recorded, collections, pushed, converter, Arc::new(metadata), info), strays))
+        let devices = Devices::new(self.collections.into_iter().map(|(_, value)| value).collect());
+        Ok((Trace::new(recorded, devices, pushed, converter, Arc::new(metadata), info), strays))
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io
         write(FrameKind::Pushed, &|out| pushed.without_records().encode(out))?;
         pushed.pieces().try_for_each(|piece| write(FrameKind::PushedPiece, &|out| piece.encode(out)))?;
     }
-    for (number, collection) in (0..).zip(contents.collections) {
+    for (number, collection) in (0..).zip(contents.devices.collections()) {
         write_collection(number, collection, &mut frames)?;
     }
     for payload in contents.recorded.large_payloads() {

@@ -62,7 +62,7 @@ impl Trace {
 
     /// Returns the header's entries about the recording, without those about the file.
     fn about_recording(&self) -> Vec<(String, String)> {
-        let devices = self.device_properties().join(",");
+        let devices = self.inner.devices.properties().join(",");
         let mut entries = vec![("deviceProperties".to_owned(), format!("[{devices}]"))];
         entries.extend(self.metadata().into_iter().filter(|(key, _)| !is_reserved(key)));
         const DISTRIBUTED: &str = "distributedInfo";

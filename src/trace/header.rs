@@ -11,7 +11,6 @@ use crate::time::{Timestamp, base_time};
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
 use kineto_base::fallible::List;
-use kineto_devices::DeviceDescription;
 use kineto_model::write::json_object;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -142,11 +141,10 @@ impl Trace {
         if !self.violations().is_empty() {
             entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
         }
-        let can = inner.collections.iter().filter_map(|collection| collection.state.as_ref().ok());
         // A collector's metadata may be invalid JSON.
         let json =
             |json: &String| serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str())).to_string();
-        let collectors = can.flat_map(|can| &can.metadata).map(|(key, value)| (key.clone(), json(value)));
+        let collectors = inner.devices.header_entries().map(|(key, value)| (key.clone(), json(value)));
         let job = info.config.job_metadata.iter().map(|(key, value)| (key.clone(), text(value)));
         let about = [("tracing_kineto".to_owned(), self.own_metadata().to_string())];
         // The user's metadata wins, as in libkineto.
@@ -157,18 +155,6 @@ impl Trace {
             }
         }
         (entries, base_time(self.window().0))
-    }
-
-    /// Returns the properties of all devices, of which several collectors may report the same one.
-    pub(super) fn device_properties(&self) -> Vec<String> {
-        let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
-        let mut properties: Vec<String> = Vec::new();
-        for device in devices.map(DeviceDescription::to_json) {
-            if !properties.contains(&device) {
-                properties.push(device);
-            }
-        }
-        properties
     }
 
     /// Returns this crate's own entries: losses, settings, clock.

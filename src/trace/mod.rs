@@ -23,6 +23,7 @@ mod window_set;
 
 pub use cpu::CpuTraceBuilder;
 pub(crate) use cpu::{CpuTrace, StoredCpuTrace};
+pub(crate) use device::Devices;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
 pub(crate) use header::TraceInfo;
@@ -48,12 +49,10 @@ use crate::write::file::{self, Destination, FileContent, FormatKind};
 use crate::write::perfetto::PerfettoWriter;
 use crate::write::sink::Writers;
 use cpu::CpuRows;
-use device::{HostRecords, LinkedCollection};
 use index::Index;
 use index::omitted::OmittedEnters;
 use index::requests::Requests;
-use kineto_base::fallible::{self, Lazy, List};
-use kineto_devices::Collection;
+use kineto_base::fallible::{self, Lazy};
 use kineto_model::activity::{Activity, Track};
 use kineto_model::rows::{Rows, ThreadRow};
 use progress::{CountedBytes, FileBytes, PlainContent, ProgressReport};
@@ -103,7 +102,7 @@ impl fmt::Debug for Trace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TraceContents<'t> {
     pub(crate) recorded: &'t Recorded,
-    pub(crate) collections: &'t [Collection],
+    pub(crate) devices: &'t Devices,
     pub(crate) own: &'t [Arc<CpuTrace>],
     pub(crate) converter: &'t Converter,
     pub(crate) metadata: &'t TraceMetadata,
@@ -121,14 +120,13 @@ impl TraceContents<'_> {
 struct Inner {
     recorded: Recorded,
     /// The records of collectors.
-    collections: Vec<Collection>,
+    devices: Devices,
     /// The activities that the program pushed.
     own: Vec<Arc<CpuTrace>>,
     converter: Converter,
     metadata: Arc<TraceMetadata>,
     info: TraceInfo,
     index: Lazy<Index>,
-    linked: Lazy<List<LinkedCollection>>,
     related: Lazy<Related>,
     omitted: Lazy<OmittedEnters>,
     requests: Lazy<Requests>,
@@ -172,26 +170,25 @@ pub struct TraceTrack {
 impl Trace {
     pub(crate) fn new(
         recorded: Recorded,
-        mut collections: Vec<Collection>,
+        mut devices: Devices,
         own: Vec<Arc<CpuTrace>>,
         converter: Converter,
         metadata: Arc<TraceMetadata>,
         info: TraceInfo,
     ) -> Trace {
         if let Some(range) = converter.stepped_range() {
-            collections.iter_mut().for_each(|collection| collection.allow_times(range));
+            devices.allow_times(range);
         }
-        let (index, linked, related, omitted, requests, counts) = Default::default();
+        let (index, related, omitted, requests, counts) = Default::default();
         let (violations, is_saved, unwritten, progress, is_violation_reported) = Default::default();
         let inner = Inner {
             recorded,
-            collections,
+            devices,
             own,
             converter,
             metadata,
             info,
             index,
-            linked,
             related,
             omitted,
             requests,
@@ -219,8 +216,8 @@ impl Trace {
 
     /// Returns the contents.
     pub(crate) fn contents(&self) -> TraceContents<'_> {
-        let Inner { recorded, collections, own, converter, metadata, info, .. } = &*self.inner;
-        TraceContents { recorded, collections, own, converter, metadata, info }
+        let Inner { recorded, devices, own, converter, metadata, info, .. } = &*self.inner;
+        TraceContents { recorded, devices, own, converter, metadata, info }
     }
 
     /// Replaces the metadata, which later traces may share, by a copy, unless there are other handles to the trace.
@@ -328,7 +325,7 @@ impl Trace {
         let bytes = FileBytes::default();
         let out = &mut CountedBytes { out, bytes: &bytes };
         let (metadata, base) = self.header_and_base();
-        let devices = self.device_properties();
+        let devices = self.inner.devices.properties();
         let header = Header { metadata: &metadata, device_properties: &devices, base };
         let distributed = self.distributed_info().map(|info| info.to_json());
         match format {
@@ -342,9 +339,7 @@ impl Trace {
             #[cfg(feature = "perfetto")]
             FormatKind::Perfetto => {
                 let mut writer = PerfettoWriter::new(out, &header)?;
-                for (linked, collection) in self.linked_collections().iter().zip(&self.inner.collections) {
-                    linked.arrows_with_several_ends(collection).for_each(|(flow, ends)| writer.set_ends(flow, ends));
-                }
+                self.devices().arrows_with_several_ends().for_each(|(flow, ends)| writer.set_ends(flow, ends));
                 if let Some(rows) = self.write_rows(&mut writer, &bytes, report)? {
                     writer.mark_incomplete(rows, self.row_count());
                 }
@@ -393,9 +388,8 @@ impl Trace {
 
     /// Returns the approximate number of rows of a file.
     pub(crate) fn row_count(&self) -> u64 {
-        let (index, work) =
-            (self.index(), self.linked_collections().iter().map(LinkedCollection::work_count).sum::<u64>());
-        index.slices + index.events + index.memory + work + self.inner.own_rows()
+        let index = self.index();
+        index.slices + index.events + index.memory + self.devices().work_count() + self.inner.own_rows()
     }
 
     /// Calls `each` with every activity: slices, instants and counters, thread by thread, in order of their start.
@@ -482,7 +476,7 @@ impl Trace {
         let index = self.index();
         index.slices > index.cut_slices.min(index.unfinished.len() as u64)
             || index.events + index.memory + self.inner.own_rows() > 0
-            || self.inner.collections.iter().any(|each| each.records.record_bytes() > 0)
+            || self.inner.devices.record_bytes() > 0
             || self.stats().losses.iter().any(|(loss, _)| loss.is_loss())
     }
 
@@ -490,16 +484,15 @@ impl Trace {
     pub fn why_empty(&self) -> Option<&'static str> {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
-        let devices: u64 = self.linked_collections().iter().map(LinkedCollection::work_count).sum();
-        let memory = index.memory + self.memory_on_devices();
-        if index.slices + index.events + memory + devices + self.inner.own_rows() > 0 {
+        let devices = self.devices().work_count() + self.devices().memory_events();
+        if index.slices + index.events + index.memory + devices + self.inner.own_rows() > 0 {
             None
         } else if !self.inner.info.config.mode.has_recording_mode() {
             Some("the mode excludes kineto, so spans were only sent to other profilers; add kineto to the mode")
         } else if self.inner.info.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("there was no memory for records; raise buffer_limit_bytes, or the process's limits (ulimit -v, -d)")
         } else if self.inner.info.config.gpu.profiler_range && self.inner.recorded.windows.is_empty() {
-            Some(if self.inner.collections.iter().any(|collection| collection.state.is_ok()) {
+            Some(if self.inner.devices.any_ran() {
                 "cudaProfilerStart was not called while the recording waited for it; call it, or unset CUDA_PROFILER_RANGE"
             } else {
                 "the recording waited for cudaProfilerStart (CUDA_PROFILER_RANGE), which needs CUPTI, and CUPTI did not \
@@ -521,11 +514,6 @@ impl Trace {
         }
     }
 
-    /// Returns the number of device memory events from collectors.
-    fn memory_on_devices(&self) -> u64 {
-        self.linked_collections().iter().map(LinkedCollection::memory_events).sum()
-    }
-
     fn index(&self) -> &Index {
         let inner = &self.inner;
         let read = || Index::new(&inner.recorded, &inner.converter, inner.info.config.async_spans, &inner.progress);
@@ -534,10 +522,7 @@ impl Trace {
 
     fn omitted(&self) -> &OmittedEnters {
         let inner = &*self.inner;
-        let find = || {
-            let error_ns = inner.converter.error_ns();
-            OmittedEnters::new(self.index(), &inner.collections, self.linked_collections(), error_ns)
-        };
+        let find = || OmittedEnters::new(self.index(), self.devices(), inner.converter.error_ns());
         inner.omitted.get_or_init(find)
     }
 
@@ -547,34 +532,13 @@ impl Trace {
         inner.requests.get_or_init(find)
     }
 
-    fn linked_collections(&self) -> &[LinkedCollection] {
-        let inner = &*self.inner;
-        let link = || {
-            let host = HostRecords {
-                recorded: &inner.recorded,
-                index: self.index(),
-                converter: &inner.converter,
-                wait_events: inner.info.config.gpu.wait_events,
-            };
-            let mut number = 0;
-            let mut link = |collection: &Collection| {
-                let linked = LinkedCollection::new(collection, number, &host);
-                number += usize::from(collection.state.is_ok());
-                inner.progress.count_step();
-                linked
-            };
-            inner.collections.iter().map(&mut link).collect()
-        };
-        inner.linked.get_or_init(link)
-    }
-
     /// Returns the counts of a walk; needs a walk only if slices may overlap.
     fn walk_counts(&self) -> WalkCounts {
         *self.inner.counts.get_or_init(|| {
             let mut none = Each(|_: &Activity<'_>| {});
             let counts = match (
                 self.inner.recorded.disorder || !self.inner.own.is_empty() || self.inner.converter.repeats_times(),
-                self.linked_collections().iter().any(LinkedCollection::may_overlap),
+                self.devices().may_overlap(),
             ) {
                 (true, _) => self.walk().deliver_rows(&mut none),
                 (false, true) => self.walk().devices_alone(&mut none),
@@ -591,8 +555,7 @@ impl Trace {
             index: self.index(),
             omitted: self.omitted(),
             requests: self.requests(),
-            collections: &inner.collections,
-            linked: self.linked_collections(),
+            devices: self.devices(),
             selected: inner.info.config.activities,
             converter: &inner.converter,
             process: inner.info.process,

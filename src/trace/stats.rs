@@ -1,6 +1,5 @@
 //! Counts and losses of a trace.
 
-use super::device::{self, LinkedCollection};
 use super::recorded::Stretch;
 use super::{Inner, InvariantViolation, Trace};
 use crate::buffer::Loss;
@@ -103,18 +102,16 @@ impl Trace {
         set(Loss::FollowsUnlinked, index.unlinked);
         set(Loss::CountsScaled, index.scaled);
         set(Loss::CounterValues, index.counter_values);
-        let (on_devices, replaced) = (self.memory_on_devices(), self.memory_replaced());
+        let (devices, replaced) = (self.devices(), self.memory_replaced());
         set(Loss::MemoryReplaced, replaced);
         set(Loss::Overlapping, self.walk_counts().overlapping);
         set(Loss::OverlappingWork, self.walk_counts().overlapping_work);
-        for (collection, linked) in self.inner.collections.iter().zip(self.linked_collections()) {
-            collection.records.losses.iter().for_each(|(loss, count)| set(*loss, *count));
-            linked.report_losses(|loss, count| match loss {
-                // Without slices, launches have nothing to belong to.
-                Loss::LaunchesUnlinked if index.slices == 0 => {}
-                loss => set(loss, count),
-            });
-        }
+        devices.losses().for_each(|(loss, count)| set(loss, count));
+        devices.report_losses(|loss, count| match loss {
+            // Without slices, launches have nothing to belong to.
+            Loss::LaunchesUnlinked if index.slices == 0 => {}
+            loss => set(loss, count),
+        });
         let omitted = self.omitted().count();
         let (mut slices, mut events, mut own_bytes) = (index.slices - omitted, index.events, 0);
         for own in &self.inner.own {
@@ -126,26 +123,18 @@ impl Trace {
         }
         let (start, end) = self.inner.recorded.whole;
         let (start, end) = self.inner.converter.slice_times(start, end);
-        let collections = &self.inner.collections;
         TraceStats {
             slices,
             omitted_enters: omitted,
             events,
-            before_window: evicted.records + index.before_window + self.device_activities_before_window(),
-            memory_events: index.memory - replaced + on_devices,
+            before_window: evicted.records + index.before_window + devices.work_before_window(),
+            memory_events: index.memory - replaced + devices.memory_events(),
             threads: self.inner.recorded.count_threads(),
-            bytes: self.inner.recorded.record_bytes()
-                + own_bytes
-                + collections.iter().map(|c| c.records.record_bytes()).sum::<u64>(),
-            device_activities: self.linked_collections().iter().map(LinkedCollection::work_count).sum(),
+            bytes: self.inner.recorded.record_bytes() + own_bytes + devices.record_bytes(),
+            device_activities: devices.work_count(),
             duration: Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
-            collectors: CollectorReport::dedupe_names(
-                collections
-                    .iter()
-                    .zip(self.linked_collections())
-                    .map(|(c, linked)| device::collector_report(c, linked)),
-            ),
+            collectors: devices.reports(),
             observers: self.inner.info.observers.clone(),
             counters: self.inner.info.counters.clone(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
@@ -156,23 +145,15 @@ impl Trace {
 
     /// Returns when the host and the collectors recorded, if any of them paused.
     fn recorded_times(&self) -> Vec<RecordedTime> {
-        let Inner { recorded, collections, converter, .. } = &*self.inner;
-        let host = recorded.host_stretches();
-        let ran = collections.iter().filter(|collection| collection.state.is_ok());
-        let devices = ran.map(|collection| (collection.name.clone(), collection.windows.clone()));
-        let all: Vec<(_, Vec<Stretch>)> = std::iter::once(("host".into(), host)).chain(devices).collect();
+        let Inner { recorded, devices, converter, .. } = &*self.inner;
+        let host = std::iter::once(("host".into(), recorded.host_stretches()));
+        let all: Vec<(_, Vec<Stretch>)> = host.chain(devices.stretches()).collect();
         if all.iter().all(|(_, stretches)| **stretches == [recorded.whole]) {
             return Vec::new();
         }
         let at = |(start, end)| converter.slice_times(start, end);
         let time = |(name, stretches): (_, Vec<_>)| (name, stretches.into_iter().map(at).collect());
         all.into_iter().map(time).map(|(name, stretches)| RecordedTime { name, stretches }).collect()
-    }
-
-    /// Returns the number of device activities from before the window.
-    fn device_activities_before_window(&self) -> u64 {
-        let kept: u64 = self.linked_collections().iter().map(LinkedCollection::work_before_window).sum();
-        kept + self.inner.collections.iter().map(|collection| collection.records.evicted_work).sum::<u64>()
     }
 }
 

@@ -3,7 +3,6 @@
 use super::Trace;
 use super::index::Index;
 use super::recorded::Window;
-use crate::buffer::Loss;
 use crate::encoding::encoded;
 use crate::error::{Error, ErrorKind};
 use crate::text::count_with_noun;
@@ -113,21 +112,7 @@ impl Trace {
                 if !are_in_order(&inner.recorded.windows) {
                     add("the windows between pauses are in order", "the processor's counter went backwards");
                 }
-                for (collection, linked) in inner.collections.iter().zip(self.linked_collections()) {
-                    let name = &collection.name;
-                    linked.report_losses(|loss, count| {
-                        if loss == Loss::TimesBeyondEnd && count > 0 {
-                            add(
-                                "records are delivered after their end",
-                                &format!("{name}: {count} were delivered earlier"),
-                            );
-                        }
-                    });
-                    for (_, count) in collection.records.losses.iter().filter(|(l, _)| *l == Loss::DeviceRecordsUnread)
-                    {
-                        add("a collector's records are readable", &format!("{name}: {count} are not"));
-                    }
-                }
+                self.devices().report_violations(|assertion, error| _ = add(assertion, error));
                 all
             })
             .0

@@ -1,7 +1,7 @@
 //! Turns the records of a session into rows, thread by thread, without keeping any.
 
 use super::cpu::CpuRows;
-use super::device::{DEVICES, DeviceRows, LinkedCollection};
+use super::device::{DeviceRows, LinkedDevices};
 use super::index::Index;
 use super::index::omitted::OmittedEnters;
 use super::index::requests::{AsyncTrack, Requests};
@@ -17,7 +17,6 @@ use crate::time::{Ticks, Timestamp, base_time};
 use crate::write::chrome::resolution_ns;
 use kineto_base::fallible::List;
 use kineto_base::sorted::SortedMap;
-use kineto_devices::Collection;
 use kineto_model::activity::{ActivityTypes, ArgValue, Args, Lane, Track as Row};
 use kineto_model::keys::Keys;
 use kineto_model::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
@@ -31,9 +30,8 @@ pub(crate) struct Walk<'t> {
     pub(crate) index: &'t Index,
     pub(super) omitted: &'t OmittedEnters,
     pub(super) requests: &'t Requests,
-    /// The collectors' records, and their links.
-    pub(crate) collections: &'t [Collection],
-    pub(crate) linked: &'t [LinkedCollection],
+    /// The records of collectors.
+    pub(super) devices: LinkedDevices<'t>,
     pub(crate) converter: &'t Converter,
     pub(crate) process: i64,
     pub(crate) process_name: &'t str,
@@ -67,6 +65,9 @@ pub(crate) struct WalkCounts {
 /// Offset of a thread's second row; no kernel assigns such thread ids.
 pub(super) const NEXT_ROW: i64 = 10_000_000;
 
+/// Viewers sort groups of devices below the host's, as in libkineto.
+pub(super) const DEVICES: i64 = 5_000_000;
+
 /// The group of async tracks, between the host's and the devices'.
 const ASYNC_SPANS: &str = "Async spans";
 const ASYNC_SPANS_ORDER: i64 = DEVICES - 1;
@@ -84,7 +85,7 @@ impl<'t> Walk<'t> {
             sort_index: self.process,
             at: start,
         })?;
-        let devices = DeviceRows { walk: self, source: &source };
+        let devices = DeviceRows::new(self, &source);
         devices.deliver_processes(start, rows)?;
         self.own.deliver_processes(start, rows)?;
         let mut counts = WalkCounts::default();
@@ -107,7 +108,7 @@ impl<'t> Walk<'t> {
     pub(crate) fn devices_alone(&self, rows: &mut dyn Rows) -> io::Result<WalkCounts> {
         let (sites, mut counts) = (self.site_rows(), WalkCounts::default());
         let source = self.source(&sites);
-        DeviceRows { walk: self, source: &source }.deliver_all(self.window().0, rows, &mut counts)?;
+        DeviceRows::new(self, &source).deliver_all(self.window().0, rows, &mut counts)?;
         Ok(counts)
     }
 
@@ -131,8 +132,7 @@ impl<'t> Walk<'t> {
     /// Returns the lanes of each thread id: the kernel reuses ids, and a pause gives a thread another lane.
     pub(super) fn lanes_by_thread(&self) -> SortedMap<i64, Vec<usize>> {
         let lanes = self.recorded.lanes.iter().enumerate().map(|(lane, row)| (row.thread, Some(lane)));
-        let calling = self.linked.iter().flat_map(LinkedCollection::calling_threads);
-        let others = calling.chain(self.own.own_threads()).map(|thread| (thread, None));
+        let others = self.devices.calling_threads().chain(self.own.own_threads()).map(|thread| (thread, None));
         let threads = SortedMap::group(lanes.chain(others).collect());
         threads.into_iter().map(|(thread, lanes)| (thread, lanes.into_iter().flatten().collect())).collect()
     }

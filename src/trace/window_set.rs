@@ -1,10 +1,10 @@
 //! The windows in which the host and each collector have recorded, and how they are cut.
 
+use super::device::Devices;
 use super::recorded::{Recorded, Stretch, Window};
 use crate::clock::Converter;
 use crate::recorder::{EvictionCounts, RecordedBuffers, Recorder};
 use crate::time::Ticks;
-use kineto_devices::Collection;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -114,23 +114,20 @@ impl WindowSet {
         self.devices.iter_mut().flatten().for_each(|stretch| *stretch = cut(*stretch));
     }
 
-    /// Assigns a collector the windows of that number.
-    pub(crate) fn assign_device(&mut self, number: usize, collection: &mut Collection) {
-        collection.windows = self.devices.get_mut(number).map(std::mem::take).unwrap_or_default();
-        collection.uncut_window = self.uncut_window;
+    /// Takes out the windows of the collector of that number; also returns the extent before a cut.
+    pub(crate) fn take_device(&mut self, number: usize) -> (Vec<Stretch>, Option<Stretch>) {
+        (self.devices.get_mut(number).map(std::mem::take).unwrap_or_default(), self.uncut_window)
     }
 
     /// Assigns each collector its windows, and the host's to the recorded chunks.
     pub(crate) fn assign_windows(
         mut self,
-        collections: &mut [Collection],
+        devices: &mut Devices,
         taken: RecordedBuffers,
         owner: &Arc<Recorder>,
         owned: bool,
     ) -> Recorded {
-        for (number, collection) in collections.iter_mut().enumerate() {
-            self.assign_device(number, collection);
-        }
+        devices.assign_windows(&mut self);
         Recorded::new(taken, self.host, self.extent, owner, owned)
     }
 }

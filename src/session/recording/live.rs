@@ -68,8 +68,7 @@ impl SessionRecording {
         let mut losses = contents.info.losses;
         let evicted = &contents.recorded.evicted;
         let of_host = [(Loss::FieldsOverLimit, evicted.needed), (Loss::NotSpilled, evicted.unsaved)];
-        let of_devices = contents.collections.iter().flat_map(|each| each.records.losses.iter().copied());
-        for (loss, count) in of_host.into_iter().chain(of_devices) {
+        for (loss, count) in of_host.into_iter().chain(contents.devices.losses()) {
             let place = losses.get_mut(loss as usize);
             if let Some(place) = place {
                 *place = place.saturating_add(count);

@@ -29,11 +29,11 @@ use crate::os::{fork, platform, process};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{RecordedBuffers, Recorder, ThreadFilter};
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{PostProcess, Recorded, Trace, TraceInfo, TraceMetadata, Violations, WindowSet};
+use crate::trace::{Devices, PostProcess, Recorded, Trace, TraceInfo, TraceMetadata, Violations, WindowSet};
 use crate::write::sink::Sinks;
 use clock_thread::ClockThread;
 pub(super) use clock_thread::Duties;
-use kineto_devices::{Collection, CollectorSet};
+use kineto_devices::CollectorSet;
 use kineto_model::activity::ActivityTypes;
 use reports::Reports;
 use std::fmt;
@@ -280,15 +280,15 @@ impl SessionRecording {
         self.recorder.observers.stop();
         self.collectors.read_clocks();
         let end = Anchor::read_clocks().unix;
-        let mut collections = self.collectors.stop(end, deadline_after(self.settings.flush_timeout()));
+        let mut devices = Devices::new(self.collectors.stop(end, deadline_after(self.settings.flush_timeout())));
         state.is_metadata_shared = true;
         state.reports.close_builder(end);
         self.recorder.gather_losses();
         let converter = build_converter(self.clock_thread.take_anchors(), since, None);
         let taken = self.recorder.take_recorded();
         let (windows, taken) = self.cut_windows(state, None, windows, taken, &converter);
-        let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, true);
-        Ok(self.build_trace(state, recorded, collections, converter, &self.recorder.losses.take_counts()))
+        let recorded = windows.assign_windows(&mut devices, taken, &self.recorder, true);
+        Ok(self.build_trace(state, recorded, devices, converter, &self.recorder.losses.take_counts()))
     }
 
     /// Cuts the windows to these times, to those of the recording's request, and to what is still in memory.
@@ -338,12 +338,12 @@ impl SessionRecording {
         &self,
         state: &RecordingState,
         recorded: Recorded,
-        collections: Vec<Collection>,
+        devices: Devices,
         converter: Converter,
         losses: &[u64; Loss::ALL.len()],
     ) -> Trace {
         let trace_info = self.trace_info(state, losses);
-        Trace::new(recorded, collections, state.reports.cpu_traces(), converter, state.metadata.clone(), trace_info)
+        Trace::new(recorded, devices, state.reports.cpu_traces(), converter, state.metadata.clone(), trace_info)
     }
 
     /// Returns the facts about the recording.

@@ -9,8 +9,8 @@ use crate::recorder::RecordedBuffers;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::session::lock_within;
 use crate::time::Ticks;
-use crate::trace::Trace;
-use kineto_devices::{Collection, DELIVERY_WAIT};
+use crate::trace::{Devices, Trace};
+use kineto_devices::DELIVERY_WAIT;
 use std::time::{Duration, SystemTime};
 
 /// A time of a running recording, up to which a snapshot can be taken later.
@@ -75,10 +75,10 @@ impl SessionRecording {
         self.recorder.gather_losses();
         // Records of collectors come first: the slices of their calls are in the part, or in an earlier one. If the part ends
         // with a step, they may also be in the next.
-        let moved = self.collectors.take_records();
+        let moved = Devices::new(self.collectors.take_records());
         // The times of two processors may differ by nanoseconds.
         let until = end().max(state.moved_until.unwrap_or_default());
-        moved.iter().for_each(|collection| collection.records.set_moved(until));
+        moved.set_moved(until);
         let mut taken = self.recorder.snapshot(Some(until));
         // For the same reason as chunks that begin later.
         taken.drop_unnamed_payloads();
@@ -118,24 +118,24 @@ impl SessionRecording {
         let end = Anchor::read_clocks();
         state.reports.close_builder(end.unix);
         let mut between = None;
-        let (mut collections, losses) = match extent {
+        let (mut devices, losses) = match extent {
             Extent::Between(times) => {
                 between = times;
-                (self.collectors.snapshot(), self.recorder.losses.counts())
+                (Devices::new(self.collectors.snapshot()), self.recorder.losses.counts())
             }
             Extent::Until(point) => {
                 windows = windows.cut_until(point.at);
-                (self.collectors.snapshot(), point.losses)
+                (Devices::new(self.collectors.snapshot()), point.losses)
             }
-            Extent::Moved(collections, until) => {
+            Extent::Moved(devices, until) => {
                 windows = windows.cut_host_until(until);
-                (collections, self.recorder.losses.take_counts())
+                (devices, self.recorder.losses.take_counts())
             }
         };
         let converter = build_converter(self.clock_thread.anchors(), since, Some(end));
         let (windows, taken) = self.cut_windows(state, between, windows, taken, &converter);
-        let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
-        Ok(self.build_trace(state, recorded, collections, converter, &losses))
+        let recorded = windows.assign_windows(&mut devices, taken, &self.recorder, false);
+        Ok(self.build_trace(state, recorded, devices, converter, &losses))
     }
 }
 
@@ -146,5 +146,5 @@ enum Extent<'s> {
     /// What was recorded until then.
     Until(&'s SnapshotPoint),
     /// What was recorded until then, with records that were moved out of the collectors.
-    Moved(Vec<Collection>, Ticks),
+    Moved(Devices, Ticks),
 }

@@ -27,15 +27,11 @@ impl PartCounts {
     /// Counts the records of a trace that no earlier part of its recording has.
     pub(in crate::session) fn of_trace(trace: &Trace) -> PartCounts {
         let contents = trace.contents();
-        let (mut records, mut replaced) = (contents.recorded.new_record_count(), contents.recorded.evicted.unsaved);
-        for collection in contents.collections {
-            let collected = &collection.records;
-            let entries = [collected.calls().count(), collected.work().count(), collected.other_records().count()];
-            records += entries.iter().sum::<usize>() as u64;
-            let not_moved = collected.losses.iter().filter(|(loss, _)| *loss == Loss::NotSpilled);
-            replaced += not_moved.map(|(_, count)| *count).sum::<u64>();
+        let not_moved = contents.devices.losses().filter(|(loss, _)| *loss == Loss::NotSpilled);
+        PartCounts {
+            records: contents.recorded.new_record_count() + contents.devices.record_count(),
+            replaced: contents.recorded.evicted.unsaved + not_moved.map(|(_, count)| count).sum::<u64>(),
         }
-        PartCounts { records, replaced }
     }
 
     fn add(self, other: PartCounts) -> PartCounts {

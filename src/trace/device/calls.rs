@@ -1,10 +1,17 @@
 //! The calls of a thread, to be merged into its rows.
 
-use super::{LinkedCollection, call_from_entry, has_arrows};
+use super::{LinkedCollection, LinkedDevices, call_from_entry, has_arrows};
 use crate::link::{Links, RecordHandle};
 use crate::time::Timestamp;
+use crate::trace::thread::SliceMarks;
+use crate::trace::thread::nest::{Nest, RowSlot};
+use crate::trace::walk::Walk;
 use kineto_devices::{Collection, Entry};
-use kineto_model::activity::{ArgValue, Args};
+use kineto_model::activity::{
+    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Track,
+};
+use kineto_model::rows::Rows;
+use std::io;
 
 /// The calls that a thread made, in order of their start.
 #[derive(Debug)]
@@ -22,31 +29,32 @@ struct CallList<'t> {
 }
 
 /// A call.
-pub(in crate::trace) struct HostCall<'t> {
-    pub(in crate::trace) entry: Entry<'t>,
-    pub(in crate::trace) start: Timestamp,
-    pub(in crate::trace) end: Timestamp,
-    pub(in crate::trace) finished: bool,
-    pub(in crate::trace) clipped: bool,
+struct HostCall<'t> {
+    entry: Entry<'t>,
+    start: Timestamp,
+    end: Timestamp,
+    finished: bool,
+    clipped: bool,
     /// Whether it overlaps slices, so that it goes to a separate row.
-    pub(in crate::trace) is_apart: bool,
+    is_apart: bool,
     /// The slice that made it, 0 if unknown.
-    pub(in crate::trace) linked: u64,
+    linked: u64,
     /// The arrow that starts here.
-    pub(in crate::trace) arrow: Option<u64>,
+    arrow: Option<u64>,
     collection: &'t Collection,
+}
+
+/// The arguments of a call: its own, and those of the recording.
+struct CallArgs<'c> {
+    call: &'c HostCall<'c>,
+    marks: &'c SliceMarks<'c>,
 }
 
 impl<'t> HostCalls<'t> {
     /// Returns the calls of the thread with that id.
-    pub(in crate::trace) fn for_thread(
-        thread: i64,
-        collections: &'t [Collection],
-        linked: &'t [LinkedCollection],
-        error_ns: u64,
-    ) -> HostCalls<'t> {
+    pub(in crate::trace) fn for_thread(thread: i64, devices: LinkedDevices<'t>, error_ns: u64) -> HostCalls<'t> {
         let mut lists = Vec::new();
-        for (collection, linked) in collections.iter().zip(linked) {
+        for (collection, linked) in devices.pairs() {
             let its = linked.threads.number_of(thread).and_then(|number| linked.links.calls_of(number));
             lists.extend(its.map(|left| CallList { collection, linked, left }));
         }
@@ -65,9 +73,24 @@ impl<'t> HostCalls<'t> {
         self.lists.iter().any(|list| list.first_start_from(from).is_some_and(|start| start < end))
     }
 
-    /// Returns the next call if it begins before `before`, the start of the next slice; `last` is the start of the previous
-    /// slice. Cuts a call that overlaps a slice only by the clock's error.
-    pub(in crate::trace) fn next_before(&mut self, before: Timestamp, last: Timestamp) -> Option<HostCall<'t>> {
+    /// Delivers the calls that begin before the first of two times, the start of the next slice, within the error of the
+    /// clocks; the second is the start of the previous slice.
+    pub(in crate::trace) fn deliver_before(
+        &mut self,
+        (before, last): (Timestamp, Timestamp),
+        walk: &Walk<'_>,
+        thread: i64,
+        nest: &mut Nest,
+        rows: &mut dyn Rows,
+    ) -> io::Result<()> {
+        while let Some(call) = self.next_before(before, last) {
+            call.deliver_row(walk, thread, nest, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the next call if it begins before `before`. Cuts a call that overlaps a slice only by the clock's error.
+    fn next_before(&mut self, before: Timestamp, last: Timestamp) -> Option<HostCall<'t>> {
         let slack = self.slack_ns;
         let first = |list: &CallList<'t>| list.first_start();
         let (list, _) = self
@@ -127,16 +150,39 @@ impl<'t> CallList<'t> {
 }
 
 impl HostCall<'_> {
-    /// Returns the function's name.
-    pub(in crate::trace) fn function_name(&self) -> &str {
-        self.collection.records.names.text(self.entry.name)
+    fn deliver_row(&self, walk: &Walk<'_>, thread: i64, nest: &mut Nest, rows: &mut dyn Rows) -> io::Result<()> {
+        let kind = self.entry.kind();
+        let is_instant = kind == ActivityType::CpuInstantEvent;
+        let place = match (is_instant, self.is_apart) {
+            (true, _) => RowSlot { row: 0, start: self.start, end: self.start },
+            (false, true) => nest.place_apart(self.start, self.end),
+            (false, false) => nest.place_slice(self.start, self.end),
+        };
+        let RowSlot { row, start, end } = place;
+        let marks = SliceMarks {
+            finished: self.finished,
+            clipped: self.clipped,
+            thread: (row > 0).then_some(thread),
+            ..SliceMarks::default()
+        };
+        let args = CallArgs { call: self, marks: &marks };
+        let body = if is_instant { Body::Instant { at: start } } else { Body::Slice { start, end } };
+        let name = self.collection.records.names.text(self.entry.name);
+        let track = Track::new(walk.process, walk.row_id(thread, row));
+        let mut activity = Activity::new(kind, name, track, body);
+        activity.linked = CorrelationId(self.linked);
+        activity.flow = self.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start });
+        activity.args = &args;
+        rows.write_activity(&activity)
     }
 }
 
-impl Args for HostCall<'_> {
+impl Args for CallArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        if let Some(layout) = self.collection.records.entry_layout(&self.entry) {
-            layout.visit(&self.collection.entry_view(&self.entry, (self.start, self.end)), each);
+        let HostCall { collection, entry, start, end, .. } = self.call;
+        if let Some(layout) = collection.records.entry_layout(entry) {
+            layout.visit(&collection.entry_view(entry, (*start, *end)), each);
         }
+        self.marks.visit(each);
     }
 }

@@ -3,7 +3,7 @@
 use super::records::CollectionRecords;
 use super::{DeviceCounts, LinkedCollection, overlaps_any};
 use crate::link::{Links, RecordHandle, RecordSource as _, Spans, Work};
-use crate::memory::Device;
+use crate::memory::{Category, Device};
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRecord;
 use kineto_base::fallible::List;
@@ -96,7 +96,7 @@ fn add_up(changes: &mut [MemoryChange], collection: &Collection) {
 
 impl LinkedCollection {
     /// Returns allocations and frees in order: time, thread and record.
-    pub(in crate::trace) fn memory_records<'t>(
+    pub(super) fn memory_records<'t>(
         &'t self,
         collection: &'t Collection,
         process: i64,
@@ -106,17 +106,22 @@ impl LinkedCollection {
             let (kind, index) = entry.memory_of();
             // The process's first thread has the process's id.
             let thread = change.thread.map_or(process, |thread| self.threads.thread_id(thread));
-            let (device, address) = (Device::of(kind, index), entry.end());
-            Some((
-                change.at,
-                thread,
-                MemoryRecord::of_device(device, address, entry.memory_bytes(), change.allocated, change.slice),
-            ))
+            let record = MemoryRecord {
+                slice: change.slice,
+                address: entry.end(),
+                bytes: entry.memory_bytes(),
+                allocated: change.allocated,
+                reserved: 0,
+                device: Device::of(kind, index),
+                category: Category::Unknown,
+                is_out_of_memory: false,
+            };
+            Some((change.at, thread, record))
         })
     }
 
     /// Returns the number of records of allocations and frees.
-    pub(crate) fn memory_events(&self) -> u64 {
+    pub(super) fn memory_events(&self) -> u64 {
         self.memory.len() as u64
     }
 }

@@ -5,6 +5,7 @@ mod arrows;
 mod call_ids;
 mod calls;
 mod counters;
+mod devices;
 mod lanes;
 mod memory;
 mod ranges;
@@ -13,8 +14,10 @@ mod rows;
 mod spans;
 mod threads;
 
-pub(super) use calls::{HostCall, HostCalls};
-pub(super) use rows::{DEVICES, DeviceRows};
+pub(super) use calls::HostCalls;
+pub(crate) use devices::Devices;
+pub(super) use devices::LinkedDevices;
+pub(super) use rows::DeviceRows;
 
 use self::call_ids::CallIds;
 use super::index::Index;
@@ -33,7 +36,7 @@ use threads::DeviceThreads;
 
 /// A collection with its links.
 #[derive(Debug)]
-pub(crate) struct LinkedCollection {
+struct LinkedCollection {
     links: Links,
     threads: DeviceThreads,
     /// The recorded stretches of time.
@@ -137,17 +140,17 @@ impl DeviceCounts {
 }
 
 /// The host's records, to which a collection is linked.
-pub(crate) struct HostRecords<'t> {
-    pub(crate) recorded: &'t Recorded,
-    pub(crate) index: &'t Index,
-    pub(crate) converter: &'t Converter,
+struct HostRecords<'t> {
+    recorded: &'t Recorded,
+    index: &'t Index,
+    converter: &'t Converter,
     /// Whether waits of one stream for another are rows.
-    pub(crate) wait_events: bool,
+    wait_events: bool,
 }
 
 impl LinkedCollection {
     /// Links the collection of that number.
-    pub(crate) fn new(collection: &Collection, number: usize, host: &HostRecords<'_>) -> LinkedCollection {
+    fn new(collection: &Collection, number: usize, host: &HostRecords<'_>) -> LinkedCollection {
         let error = collection.clock.error_at_most_ns();
         let windows = host.converter.stretches_of(&collection.windows);
         let reach = widen_stretches(error, &windows);
@@ -266,7 +269,7 @@ impl LinkedCollection {
     }
 
     /// Returns the threads that made calls.
-    pub(super) fn calling_threads(&self) -> impl Iterator<Item = i64> {
+    fn calling_threads(&self) -> impl Iterator<Item = i64> {
         self.links.calls_by_thread().map(|(number, _)| self.threads.thread_id(number))
     }
 
@@ -286,7 +289,7 @@ impl LinkedCollection {
     }
 
     /// Reports all losses to `add`.
-    pub(crate) fn report_losses(&self, mut add: impl FnMut(Loss, u64)) {
+    fn report_losses(&self, mut add: impl FnMut(Loss, u64)) {
         let counts = self.links.counts();
         add(Loss::OutOfWindow, self.counts.out_of_window);
         add(Loss::ImpossibleTimes, self.counts.impossible);
@@ -302,17 +305,17 @@ impl LinkedCollection {
     }
 
     /// Returns whether slices of a stream may overlap; only a walk can decide that.
-    pub(crate) fn may_overlap(&self) -> bool {
+    fn may_overlap(&self) -> bool {
         self.counts.unfinished > 0 || self.links.may_overlap() || !self.marks.is_empty()
     }
 
     /// Returns the number of work records before the window.
-    pub(crate) fn work_before_window(&self) -> u64 {
+    fn work_before_window(&self) -> u64 {
         self.counts.before_window
     }
 
     /// Returns the number of work records.
-    pub(crate) fn work_count(&self) -> u64 {
+    fn work_count(&self) -> u64 {
         self.counts.work
     }
 
@@ -327,7 +330,7 @@ impl LinkedCollection {
 }
 
 /// Returns a collector's report.
-pub(super) fn collector_report(collection: &Collection, linked: &LinkedCollection) -> CollectorReport {
+fn collector_report(collection: &Collection, linked: &LinkedCollection) -> CollectorReport {
     let Collection { name, state, records, clock, .. } = collection;
     let mut report = CollectorReport::new(name, state.clone());
     report.records = linked.counts.calls + linked.counts.work + linked.counters.len() as u64;

@@ -6,7 +6,7 @@ use crate::link::{Call, DeviceAnnotation, LinkedWait, RecordHandle, RecordSource
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRows;
 use crate::trace::thread::args::Source;
-use crate::trace::walk::{NEXT_ROW, Walk, WalkCounts};
+use crate::trace::walk::{DEVICES, NEXT_ROW, Walk, WalkCounts};
 use kineto_base::fallible::List;
 use kineto_base::sorted::SortedMap;
 use kineto_devices::{Collection, DeviceDescription, Entry, NEVER, RecordLayout, RecordView, Role, Stream};
@@ -20,8 +20,8 @@ use std::io;
 
 /// Delivers the rows of all devices.
 pub(in crate::trace) struct DeviceRows<'w> {
-    pub(in crate::trace) walk: &'w Walk<'w>,
-    pub(in crate::trace) source: &'w Source<'w>,
+    walk: &'w Walk<'w>,
+    source: &'w Source<'w>,
 }
 
 /// The contents of a stream, each list in order of start.
@@ -35,21 +35,18 @@ struct OnStream<'t> {
 /// An annotation, and the nanoseconds that it is drawn wider than its work, before and after.
 type DrawnAnnotation<'t> = (&'t DeviceAnnotation, [u64; 2]);
 
-/// Viewers sort groups of devices below the host's, as in libkineto.
-pub(in crate::trace) const DEVICES: i64 = 5_000_000;
-
 impl<'w> DeviceRows<'w> {
-    fn linked_collections(&self) -> impl Iterator<Item = (&'w Collection, &'w LinkedCollection)> + use<'w> {
-        self.walk.collections.iter().zip(self.walk.linked)
+    pub(in crate::trace) fn new(walk: &'w Walk<'w>, source: &'w Source<'w>) -> DeviceRows<'w> {
+        DeviceRows { walk, source }
     }
 
     /// Delivers the groups of all devices.
     pub(in crate::trace) fn deliver_processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
         let mut described: SortedMap<i32, Cow<'_, DeviceDescription>> = SortedMap::new();
-        for device in self.linked_collections().flat_map(|(collection, _)| &collection.records.devices) {
+        for device in self.walk.devices.pairs().flat_map(|(collection, _)| &collection.records.devices) {
             described.get_or_insert_with(device.id, || Cow::Borrowed(device));
         }
-        for (collection, linked) in self.linked_collections() {
+        for (collection, linked) in self.walk.devices.pairs() {
             let on_device = |mark: &&StreamMark| !is_of_cpu(collection, mark);
             let marked = linked.marks.iter().filter(on_device).map(|mark| mark.device);
             let used = linked.links.work_by_stream().map(|(device, ..)| device).chain(marked);
@@ -68,7 +65,7 @@ impl<'w> DeviceRows<'w> {
             let sort_index = device.order.unwrap_or(DEVICES + id);
             rows.write_process(&ProcessRow { process, name: &name, label, sort_index, at })
         })?;
-        if self.linked_collections().any(|(_, linked)| !linked.overheads.is_empty()) {
+        if self.walk.devices.pairs().any(|(_, linked)| !linked.overheads.is_empty()) {
             let process = activity::Lane::Id(OVERHEAD_GROUP);
             rows.write_process(&ProcessRow { process, name: "Overhead", label: "", sort_index: OVERHEAD_GROUP, at })?;
         }
@@ -83,7 +80,7 @@ impl<'w> DeviceRows<'w> {
         counts: &mut WalkCounts,
     ) -> io::Result<()> {
         let used_rows = &mut UsedRows::new(self.walk);
-        for (collection, linked) in self.linked_collections() {
+        for (collection, linked) in self.walk.devices.pairs() {
             for ((device, stream), on) in group_by_stream(linked) {
                 let lanes = self.stream_lanes(device, stream, 0);
                 let mut out = StreamRows {
@@ -115,12 +112,9 @@ impl<'w> DeviceRows<'w> {
     /// Delivers allocations and frees on devices, on the rows of their threads.
     pub(in crate::trace) fn deliver_memory(&self, rows: &mut dyn Rows) -> io::Result<()> {
         let (process, mut out) = (self.walk.process, MemoryRows::default());
-        for (collection, linked) in self.linked_collections() {
-            for (at, thread, record) in linked.memory_records(collection, process) {
-                out.deliver_record(&record, self.source, at, Track::new(process, self.walk.row_id(thread, 0)), rows)?;
-            }
-        }
-        Ok(())
+        self.walk.devices.memory_records(process).try_for_each(|(at, thread, record)| {
+            out.deliver_record(&record, self.source, at, Track::new(process, self.walk.row_id(thread, 0)), rows)
+        })
     }
 
     /// Returns the rows of a stream, from `offset` after its own.

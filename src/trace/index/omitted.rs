@@ -1,12 +1,11 @@
 //! The enters that are not drawn, by name.
 
 use super::{Index, Omissible};
-use crate::trace::device::{HostCalls, LinkedCollection};
+use crate::trace::device::{HostCalls, LinkedDevices};
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::List;
 use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_in_place_by_key;
-use kineto_devices::Collection;
 use kineto_model::write::json_object;
 use serde_json::{Value, json};
 
@@ -16,18 +15,13 @@ pub(crate) struct OmittedEnters(List<Omissible>);
 
 impl OmittedEnters {
     /// Finds the enters in which no call was made either.
-    pub(in crate::trace) fn new(
-        index: &Index,
-        collections: &[Collection],
-        linked: &[LinkedCollection],
-        error_ns: u64,
-    ) -> OmittedEnters {
+    pub(in crate::trace) fn new(index: &Index, devices: LinkedDevices<'_>, error_ns: u64) -> OmittedEnters {
         let mut omitted: List<Omissible> = index.omissible.iter().copied().collect();
         sort_in_place_by_key(&mut omitted, |enter| (enter.thread, enter.slice));
         let mut calls: Option<(i64, HostCalls<'_>)> = None;
         omitted.retain(|enter| {
             if calls.as_ref().is_none_or(|(thread, _)| *thread != enter.thread) {
-                calls = Some((enter.thread, HostCalls::for_thread(enter.thread, collections, linked, error_ns)));
+                calls = Some((enter.thread, HostCalls::for_thread(enter.thread, devices, error_ns)));
             }
             calls.as_ref().is_none_or(|(_, calls)| !calls.begin_in(enter.start, enter.end))
         });

@@ -7,7 +7,6 @@ use crate::buffer::{CommittedRecord, MemoryTag, flag};
 use crate::memory::{CATEGORY_FIELD, Category, Device};
 use crate::time::{Ticks, Timestamp};
 use kineto_base::fallible::List;
-use kineto_devices::Collection;
 use kineto_model::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Track};
 use kineto_model::rows::Rows;
 use std::io;
@@ -23,7 +22,7 @@ pub(super) struct MemoryRecord {
     pub(super) reserved: u64,
     pub(super) device: Device,
     /// The category of the scope.
-    category: Category,
+    pub(super) category: Category,
     pub(super) is_out_of_memory: bool,
 }
 
@@ -46,20 +45,6 @@ impl MemoryRecord {
         };
         (Ticks(time), memory)
     }
-
-    /// Returns a collector's report from that slice.
-    pub(super) fn of_device(device: Device, address: u64, bytes: i64, allocated: u64, slice: u64) -> MemoryRecord {
-        let (category, is_out_of_memory) = (Category::Unknown, false);
-        MemoryRecord { slice, address, bytes, allocated, reserved: 0, device, category, is_out_of_memory }
-    }
-}
-
-/// Returns whether a program's report is left out because a collector records that device's memory. Failed allocations are
-/// only reported by the program.
-pub(super) fn is_replaced(reported: &MemoryRecord, collections: &[Collection]) -> bool {
-    let kind = Some(reported.device.kind);
-    let by = |collection: &Collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == kind);
-    !reported.is_out_of_memory && collections.iter().any(by)
 }
 
 /// Finds the category of memory: that of the scope, else of the innermost span that sets one.

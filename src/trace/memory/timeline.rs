@@ -1,6 +1,6 @@
 //! The contents of a device's memory over time: PyTorch's memory timeline.
 
-use super::{Categories, MemoryRecord, is_replaced};
+use super::{Categories, MemoryRecord};
 use crate::buffer::Tag;
 use crate::memory::{Category, Device, MemoryAction, MemoryRow, MemoryTimeline};
 use crate::time::Timestamp;
@@ -53,27 +53,25 @@ impl Trace {
         for run in &self.index().runs {
             let records = self.inner.recorded.records_of_run(*run).filter(|record| record.head.tag == Tag::Memory);
             for (time, record) in records.map(|record| MemoryRecord::from_record(&record)) {
-                if !is_replaced(&record, walk.collections) {
+                if !walk.devices.replace(&record) {
                     each(walk.converter.timestamp_of(time), &record, categories.category_of(&record, &source));
                 }
             }
         }
-        for (collection, linked) in walk.collections.iter().zip(walk.linked) {
-            for (at, _, record) in linked.memory_records(collection, walk.process) {
-                each(at, &record, categories.category_of(&record, &source));
-            }
+        for (at, _, record) in walk.devices.memory_records(walk.process) {
+            each(at, &record, categories.category_of(&record, &source));
         }
     }
 
     /// Returns the number of allocators' reports that are left out because collectors recorded the same memory.
     pub(in crate::trace) fn memory_replaced(&self) -> u64 {
-        let collections = &self.inner.collections;
-        if !collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some())) {
+        let devices = &self.inner.devices;
+        if !devices.record_memory() {
             return 0;
         }
         let records = self.index().runs.iter().flat_map(|run| self.inner.recorded.records_of_run(*run));
         let reported = records.filter(|record| record.head.tag == Tag::Memory);
-        reported.filter(|record| is_replaced(&MemoryRecord::from_record(record).1, collections)).count() as u64
+        reported.filter(|record| devices.replace(&MemoryRecord::from_record(record).1)).count() as u64
     }
 }
 

@@ -6,10 +6,10 @@ pub(super) mod nest;
 pub(super) mod symbols;
 
 use super::cpu::OwnRecords;
-use super::device::{HostCall, HostCalls};
+use super::device::HostCalls;
 use super::index::requests::RequestCache;
 use super::index::{Index, Run, is_clipped};
-use super::memory::{MemoryRecord, MemoryRows, is_replaced};
+use super::memory::{MemoryRecord, MemoryRows};
 use super::recorded::{Recorded, Window};
 use super::walk::{Walk, WalkCounts};
 use crate::buffer::{CommittedRecord, Tag, flag};
@@ -25,7 +25,7 @@ use kineto_model::activity::{
     Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Track,
 };
 use kineto_model::rows::{Rows, SliceRow, SpanArgs};
-use nest::{Nest, RowSlot};
+use nest::Nest;
 use std::io;
 
 /// Delivers the slices and events of a thread, in order of their start.
@@ -52,21 +52,22 @@ pub(super) struct ThreadRows<'w> {
 }
 
 /// The arguments that the recording adds to a slice.
-struct SliceMarks<'m> {
-    finished: bool,
-    clipped: bool,
+#[derive(Default)]
+pub(super) struct SliceMarks<'m> {
+    pub(super) finished: bool,
+    pub(super) clipped: bool,
     /// The thread, if the slice is not on its own row.
-    thread: Option<i64>,
+    pub(super) thread: Option<i64>,
     /// The name of the slice in an execution trace, if there is one.
-    function: Option<u64>,
+    pub(super) function: Option<u64>,
     /// The number of its call's enters, if more than one.
-    enters: Option<u64>,
+    pub(super) enters: Option<u64>,
     /// Whether it is inside another slice of its span.
-    reentered: bool,
+    pub(super) reentered: bool,
     /// The span of the request that it belongs to.
-    request: Option<u64>,
+    pub(super) request: Option<u64>,
     /// Its call stack and counts.
-    extra_args: Option<&'m dyn Args>,
+    pub(super) extra_args: Option<&'m dyn Args>,
 }
 
 impl<'w> ThreadRows<'w> {
@@ -77,7 +78,7 @@ impl<'w> ThreadRows<'w> {
         rows: &'w mut dyn Rows,
         counts: &'w mut WalkCounts,
     ) -> ThreadRows<'w> {
-        let calls = HostCalls::for_thread(id, walk.collections, walk.linked, walk.converter.error_ns());
+        let calls = HostCalls::for_thread(id, walk.devices, walk.converter.error_ns());
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
         let own = walk.own.of_thread(id);
         let (last, words) = (Timestamp::default(), List::new());
@@ -109,36 +110,7 @@ impl<'w> ThreadRows<'w> {
 
     /// Delivers the calls that begin before a slice does, within the error of the clocks.
     fn calls_until(&mut self, slice: Timestamp) -> io::Result<()> {
-        while let Some(call) = self.calls.next_before(slice, self.last) {
-            let is_instant = call.entry.kind() == ActivityType::CpuInstantEvent;
-            let place = match (is_instant, call.is_apart) {
-                (true, _) => RowSlot { row: 0, start: call.start, end: call.start },
-                (false, true) => self.nest.place_apart(call.start, call.end),
-                (false, false) => self.nest.place_slice(call.start, call.end),
-            };
-            let (start, end) = (place.start, place.end);
-            let track = Track::new(self.walk.process, self.walk.row_id(self.id, place.row));
-            let marks = SliceMarks {
-                finished: call.finished,
-                clipped: call.clipped,
-                thread: self.foreign_thread(place.row),
-                function: None,
-                enters: None,
-                reentered: false,
-                request: None,
-                extra_args: None,
-            };
-            let (args, body) = (
-                CallArgs { call: &call, marks: &marks },
-                if is_instant { Body::Instant { at: start } } else { Body::Slice { start, end } },
-            );
-            let mut activity = Activity::new(call.entry.kind(), call.function_name(), track, body);
-            activity.linked = CorrelationId(call.linked);
-            activity.flow = call.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start });
-            activity.args = &args;
-            self.rows.write_activity(&activity)?;
-        }
-        Ok(())
+        self.calls.deliver_before((slice, self.last), self.walk, self.id, &mut self.nest, self.rows)
     }
 
     /// Delivers the program's own activities that begin before a slice of these times.
@@ -224,7 +196,7 @@ impl<'w> ThreadRows<'w> {
 
     fn deliver_memory(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
         let (time, event) = MemoryRecord::from_record(record);
-        if is_replaced(&event, self.walk.collections) {
+        if self.walk.devices.replace(&event) {
             return Ok(());
         }
         let at = self.clock.timestamp_of(time);
@@ -308,19 +280,6 @@ fn in_order_of_ticks(
         records.filter(|record| !is_older(record)).try_for_each(|record| each(window, &record))?;
     }
     Ok(())
-}
-
-/// The arguments of a call: its own, and those of the recording.
-struct CallArgs<'c> {
-    call: &'c HostCall<'c>,
-    marks: &'c SliceMarks<'c>,
-}
-
-impl Args for CallArgs<'_> {
-    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        self.call.visit(each);
-        self.marks.visit(each);
-    }
 }
 
 impl WalkCounts {

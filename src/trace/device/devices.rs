@@ -1,0 +1,217 @@
+//! The collectors of a trace, all together: what the rest of the trace asks them for.
+
+use super::{HostRecords, LinkedCollection, collector_report};
+use crate::buffer::Loss;
+use crate::time::{Ticks, Timestamp};
+use crate::trace::memory::MemoryRecord;
+use crate::trace::recorded::Stretch;
+use crate::trace::{Trace, WindowSet};
+use kineto_base::fallible::{Lazy, List};
+use kineto_devices::{Collection, CollectorReport, DeviceDescription};
+use std::borrow::Cow;
+use std::ops::Deref;
+
+/// The records of all collectors. They are linked to the host's on first use.
+#[derive(Debug, Default)]
+pub(crate) struct Devices {
+    collections: Vec<Collection>,
+    linked: Lazy<List<LinkedCollection>>,
+}
+
+/// The same, with their links.
+#[derive(Clone, Copy)]
+pub(in crate::trace) struct LinkedDevices<'t> {
+    devices: &'t Devices,
+    linked: &'t [LinkedCollection],
+}
+
+impl Devices {
+    pub(crate) fn new(collections: Vec<Collection>) -> Devices {
+        Devices { collections, linked: Lazy::default() }
+    }
+
+    /// Returns the records of each collector.
+    pub(crate) fn collections(&self) -> &[Collection] {
+        &self.collections
+    }
+
+    /// Extends the bounds of timestamps to these times: CLOCK_REALTIME was set between them.
+    pub(in crate::trace) fn allow_times(&mut self, range: (Timestamp, Timestamp)) {
+        self.collections.iter_mut().for_each(|collection| collection.allow_times(range));
+    }
+
+    /// Assigns each collector its windows.
+    pub(in crate::trace) fn assign_windows(&mut self, windows: &mut WindowSet) {
+        for (number, collection) in self.collections.iter_mut().enumerate() {
+            (collection.windows, collection.uncut_window) = windows.take_device(number);
+        }
+    }
+
+    /// Notes that the records are moved out of the collectors, in a part that ends then.
+    pub(crate) fn set_moved(&self, until: Ticks) {
+        self.collections.iter().for_each(|collection| collection.records.set_moved(until));
+    }
+
+    /// Returns the bytes of all records.
+    pub(in crate::trace) fn record_bytes(&self) -> u64 {
+        self.collections.iter().map(|collection| collection.records.record_bytes()).sum()
+    }
+
+    /// Returns how many records there are.
+    pub(crate) fn record_count(&self) -> u64 {
+        let records = self.collections.iter().map(|collection| &collection.records);
+        let counts =
+            records.map(|records| records.calls().count() + records.work().count() + records.other_records().count());
+        counts.sum::<usize>() as u64
+    }
+
+    /// Returns the losses that the collectors counted, by cause.
+    pub(crate) fn losses(&self) -> impl Iterator<Item = (Loss, u64)> {
+        self.collections.iter().flat_map(|collection| collection.records.losses.iter().copied())
+    }
+
+    /// Returns the number of kinds of records whose arguments this build does not know.
+    pub(crate) fn unknown_layouts(&self) -> u64 {
+        self.collections.iter().map(|collection| collection.records.unknown_layouts()).sum()
+    }
+
+    /// Returns whether a collector recorded.
+    pub(in crate::trace) fn any_ran(&self) -> bool {
+        self.collections.iter().any(|collection| collection.state.is_ok())
+    }
+
+    /// Returns when each collector recorded that ran, by name.
+    pub(in crate::trace) fn stretches(&self) -> impl Iterator<Item = (Cow<'static, str>, Vec<Stretch>)> {
+        let ran = self.collections.iter().filter(|collection| collection.state.is_ok());
+        ran.map(|collection| (collection.name.clone(), collection.windows.clone()))
+    }
+
+    /// Returns the collectors' entries of the header: keys with JSON values, which may be invalid.
+    pub(in crate::trace) fn header_entries(&self) -> impl Iterator<Item = &(String, String)> {
+        let can = self.collections.iter().filter_map(|collection| collection.state.as_ref().ok());
+        can.flat_map(|can| &can.metadata)
+    }
+
+    /// Returns the properties of all devices, of which several collectors may report the same one.
+    pub(in crate::trace) fn properties(&self) -> Vec<String> {
+        let devices = self.collections.iter().flat_map(|collection| &collection.records.devices);
+        let mut properties: Vec<String> = Vec::new();
+        for device in devices.map(DeviceDescription::to_json) {
+            if !properties.contains(&device) {
+                properties.push(device);
+            }
+        }
+        properties
+    }
+
+    /// Returns whether a collector records memory of its devices.
+    pub(in crate::trace) fn record_memory(&self) -> bool {
+        self.collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some()))
+    }
+
+    /// Returns whether a program's report is left out because a collector records that device's memory. Failed allocations
+    /// are only reported by the program.
+    pub(in crate::trace) fn replace(&self, reported: &MemoryRecord) -> bool {
+        let kind = Some(reported.device.kind);
+        let by = |collection: &Collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == kind);
+        !reported.is_out_of_memory && self.collections.iter().any(by)
+    }
+}
+
+impl Deref for LinkedDevices<'_> {
+    type Target = Devices;
+
+    fn deref(&self) -> &Devices {
+        self.devices
+    }
+}
+
+impl Trace {
+    /// Returns the records of collectors, linked to the host's.
+    pub(in crate::trace) fn devices(&self) -> LinkedDevices<'_> {
+        let inner = &*self.inner;
+        let link = || {
+            let host = HostRecords {
+                recorded: &inner.recorded,
+                index: self.index(),
+                converter: &inner.converter,
+                wait_events: inner.info.config.gpu.wait_events,
+            };
+            let mut number = 0;
+            let mut link = |collection: &Collection| {
+                let linked = LinkedCollection::new(collection, number, &host);
+                number += usize::from(collection.state.is_ok());
+                inner.progress.count_step();
+                linked
+            };
+            inner.devices.collections.iter().map(&mut link).collect()
+        };
+        LinkedDevices { devices: &inner.devices, linked: inner.devices.linked.get_or_init(link) }
+    }
+}
+
+impl<'t> LinkedDevices<'t> {
+    /// Returns each collector's records, with their links.
+    pub(super) fn pairs(self) -> impl Iterator<Item = (&'t Collection, &'t LinkedCollection)> {
+        self.devices.collections.iter().zip(self.linked)
+    }
+
+    /// Reports all losses that linking has found to `add`.
+    pub(in crate::trace) fn report_losses(self, mut add: impl FnMut(Loss, u64)) {
+        self.linked.iter().for_each(|linked| linked.report_losses(&mut add));
+    }
+
+    /// Reports assertions that did not hold to `add`, each with the actual condition.
+    pub(in crate::trace) fn report_violations(self, mut add: impl FnMut(&str, &str)) {
+        for (collection, linked) in self.pairs() {
+            let name = &collection.name;
+            linked.report_losses(|loss, count| {
+                if loss == Loss::TimesBeyondEnd && count > 0 {
+                    add("records are delivered after their end", &format!("{name}: {count} were delivered earlier"));
+                }
+            });
+            for (_, count) in collection.records.losses.iter().filter(|(loss, _)| *loss == Loss::DeviceRecordsUnread) {
+                add("a collector's records are readable", &format!("{name}: {count} are not"));
+            }
+        }
+    }
+
+    /// Returns a report for each collector.
+    pub(in crate::trace) fn reports(self) -> Vec<CollectorReport> {
+        CollectorReport::dedupe_names(self.pairs().map(|(collection, linked)| collector_report(collection, linked)))
+    }
+
+    /// Returns the number of kernels, copies and fills.
+    pub(in crate::trace) fn work_count(self) -> u64 {
+        self.linked.iter().map(LinkedCollection::work_count).sum()
+    }
+
+    /// Returns the number of those from before the window.
+    pub(in crate::trace) fn work_before_window(self) -> u64 {
+        let kept: u64 = self.linked.iter().map(LinkedCollection::work_before_window).sum();
+        kept + self.devices.collections.iter().map(|collection| collection.records.evicted_work).sum::<u64>()
+    }
+
+    /// Returns the number of allocations and frees.
+    pub(in crate::trace) fn memory_events(self) -> u64 {
+        self.linked.iter().map(LinkedCollection::memory_events).sum()
+    }
+
+    /// Returns allocations and frees: time, thread and record, in order for each collector.
+    pub(in crate::trace) fn memory_records(
+        self,
+        process: i64,
+    ) -> impl Iterator<Item = (Timestamp, i64, MemoryRecord)> + 't {
+        self.pairs().flat_map(move |(collection, linked)| linked.memory_records(collection, process))
+    }
+
+    /// Returns the threads that made calls.
+    pub(in crate::trace) fn calling_threads(self) -> impl Iterator<Item = i64> + 't {
+        self.linked.iter().flat_map(LinkedCollection::calling_threads)
+    }
+
+    /// Returns whether slices of a stream may overlap; only a walk can decide that.
+    pub(in crate::trace) fn may_overlap(self) -> bool {
+        self.linked.iter().any(LinkedCollection::may_overlap)
+    }
+}
