@@ -1,6 +1,7 @@
 //! Reads a trace from a live file, which a process has left that was killed. The file is untrusted.
 
 use super::Segment;
+use super::devices::LiveBlocks;
 use super::folder::BYTES_MAX;
 use super::header::{HeaderFault, SegmentHeader};
 use super::read::{SegmentFault, read_frames};
@@ -13,20 +14,16 @@ use crate::live::{
 };
 use crate::os::folder::Folder;
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, StoredPart};
-use crate::time::{Ticks, Timestamp};
-use crate::trace::{Devices, Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
+use crate::time::Ticks;
+use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
 use kineto_base::fallible::attempt;
 use kineto_base::sorted::SortedMap;
-use kineto_base::sorting::{sort_few, sort_few_by_key};
-use kineto_devices::Collection;
+use kineto_base::sorting::sort_few;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// How far records of devices may lie behind the last time that is known.
-const AHEAD_NS: u64 = 1_000_000_000;
 
 /// The most slots of a file: 16 TiB.
 const SLOTS_MAX: usize = 1 << 28;
@@ -37,37 +34,11 @@ struct LiveContents {
     /// By their first ids.
     parts: BTreeMap<u64, StoredPart>,
     journal: BTreeMap<u64, Vec<u64>>,
-    blocks: Vec<FoundBlock>,
+    blocks: LiveBlocks,
     /// When a trace was taken that has all records of a chunk and was moved to disk, by the chunk's first id.
     moved_chunks: HashMap<u64, Ticks>,
     /// Slots behind records that make no sense, and entries that cannot be decoded.
     damaged: u64,
-}
-
-/// A block of packed records.
-#[derive(Debug)]
-struct FoundBlock {
-    collector: u32,
-    arena: usize,
-    place: u64,
-    /// When it was moved out of the collector; 0 if it was not.
-    moved: Ticks,
-    words: Vec<u64>,
-}
-
-/// The collector, arena and place of each block, in order.
-struct BlockPlaces(Vec<(u64, usize, u64)>);
-
-impl BlockPlaces {
-    fn new(blocks: &[FoundBlock]) -> BlockPlaces {
-        let mut places: Vec<_> = blocks.iter().map(|each| (each.collector.into(), each.arena, each.place)).collect();
-        sort_few(&mut places);
-        BlockPlaces(places)
-    }
-
-    fn of_arena(&self, collector: u64, arena: usize) -> Vec<u64> {
-        self.0.iter().filter(|of| (of.0, of.1) == (collector, arena)).map(|(_, _, place)| *place).collect()
-    }
 }
 
 /// What segments have of a recording.
@@ -79,7 +50,7 @@ struct MovedRecords {
 }
 
 /// The entries of a journal, of which later ones replace earlier ones.
-struct Entries<'j>(SortedMap<(u32, u64, u64), &'j [u8]>);
+pub(super) struct Entries<'j>(SortedMap<(u32, u64, u64), &'j [u8]>);
 
 /// Returns whether a file begins as a live file does.
 pub(super) fn is_live_file(first: &[u8]) -> bool {
@@ -225,9 +196,7 @@ impl LiveContents {
             Some(SlotUse::Journal) if a == generation => drop(self.journal.insert(b, words.to_vec())),
             Some(SlotUse::Block) => {
                 let Some(words) = usize::try_from(c).ok().and_then(|length| words.get(..length)) else { return };
-                let Ok(collector) = u32::try_from(a >> 8) else { return };
-                let arena = usize::try_from(a & 0xFF).unwrap_or(usize::MAX);
-                self.blocks.push(FoundBlock { collector, arena, place: b, moved: Ticks(d), words: words.to_vec() });
+                self.blocks.add_block(a, b, Ticks(d), words);
             }
             Some(SlotUse::Journal) | None => {}
         }
@@ -293,33 +262,14 @@ impl LiveContents {
             Some(_) => windows.cut_to_segment(until.map(|until| Ticks(until.0.saturating_add(1)))),
             None => windows.cut_to_stretches(&complete_stretches(held, evicted.horizon)),
         };
-        // A device's clock may be ahead, and its work may be known before it has ended.
-        let latest = Timestamp::from_nanos(converter.timestamp_of(last).as_nanos().saturating_add(AHEAD_NS));
         let lanes = entries.all::<LaneRow>(JournalKind::Lane, damaged).into_iter();
         // A lane is found by its number.
         let lanes = lanes.filter(|((number, _), lane)| lane.number == *number).map(|(_, lane)| lane).collect();
         let sites = entries.list(JournalKind::Site, damaged, SiteDescription::unknown);
         let payloads = entries.all::<Arc<LargePayload>>(JournalKind::LargePayload, damaged);
         let payloads = payloads.into_iter().map(|((id, _), payload)| (id, payload)).collect();
-        let places = BlockPlaces::new(&self.blocks);
-        let mut collections = read_collections(entries, self.blocks, until, damaged);
-        for (number, collection) in &mut collections {
-            let at = numbers.iter().position(|of| of == number).unwrap_or(usize::MAX);
-            if !windows.gaps.is_empty() {
-                let gaps = collection.records.note_missing_blocks(|arena| places.of_arena(*number, arena));
-                let ticks_at = |theirs: u64| converter.ticks_at(collection.clock.timestamp_of(theirs));
-                gaps.into_iter().for_each(|(from, to)| windows.leave_out_of_device(at, (ticks_at(from), ticks_at(to))));
-            }
-            (collection.windows, collection.uncut_window) = windows.take_device(at);
-            collection.latest = collection.latest.max(latest);
-            let open = collection.windows.last_mut().filter(|window| window.1 >= last);
-            let latest = converter.ticks_after(last, AHEAD_NS);
-            if let Some(window) = open {
-                window.1 = latest;
-            }
-            collection.uncut_window = collection.uncut_window.map(|(start, end)| (start, end.max(latest)));
-        }
-        let devices = Devices::new(collections.into_iter().map(|(_, collection)| collection).collect());
+        let devices = self.blocks.read_devices(entries, until, damaged);
+        let devices = devices.with_windows(&numbers, &mut windows, &converter, last);
         let mut recorded = Recorded::of_live_file(lanes, sites, windows, evicted);
         // Records of threads that had not noticed the end of an earlier recording.
         parts.retain(|part| part.records().len() > 0);
@@ -363,53 +313,6 @@ fn complete_stretches(held: Vec<Stretch>, horizon: Option<Ticks>) -> Vec<Stretch
     complete
 }
 
-/// Returns the collectors, each with its number and its records.
-fn read_collections(
-    entries: &Entries<'_>,
-    mut blocks: Vec<FoundBlock>,
-    until: Option<Ticks>,
-    damaged: &mut u64,
-) -> Vec<(u64, Collection)> {
-    let mut collections = entries.all::<Collection>(JournalKind::Collection, damaged);
-    for ((number, _), tables) in entries.all(JournalKind::Tables, damaged) {
-        if let Some(collection) = collections.get_mut(&(number, 0)) {
-            collection.records.set_tables(tables);
-        }
-    }
-    for ((number, _), (last_call, work)) in entries.all(JournalKind::Dropped, damaged) {
-        if let Some(collection) = collections.get_mut(&(number, 0)) {
-            (collection.records.last_call_before, collection.records.evicted_work) = (last_call, work);
-        }
-    }
-    for ((number, first), names) in entries.all::<Vec<String>>(JournalKind::Names, damaged) {
-        let added = collections.get_mut(&(number, 0)).and_then(|collection| {
-            let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
-            collection.records.add_names(usize::try_from(first).ok()?, &names)
-        });
-        *damaged += u64::from(added.is_none());
-    }
-    blocks.retain(|block| block.moved == Ticks(0) || until.is_none_or(|until| block.moved > until));
-    // Those that were moved are older.
-    let age = |block: &FoundBlock| (block.moved == Ticks(0), block.moved);
-    sort_few_by_key(&mut blocks, |block| (age(block), block.place));
-    for block in &blocks {
-        let Some(collection) = collections.get_mut(&(block.collector.into(), 0)) else {
-            *damaged += 1;
-            continue;
-        };
-        // Work that waits is also in the blocks that follow those that were moved.
-        let is_newer = |other: &&FoundBlock| {
-            block.moved != Ticks(0)
-                && (other.collector, other.arena) == (block.collector, block.arena)
-                && age(other) > age(block)
-        };
-        let newer: Vec<_> = blocks.iter().filter(is_newer).map(|other| other.words.as_slice()).collect();
-        let added = collection.records.add_live_block(block.arena, block.words.clone(), &newer);
-        *damaged += u64::from(added.is_none());
-    }
-    collections.into_iter().map(|((number, _), collection)| (number, collection)).collect()
-}
-
 impl<'j> Entries<'j> {
     fn new(journal: &'j [u8]) -> Entries<'j> {
         let entries = journal_entries(journal).map(|entry| ((entry.kind, entry.key.0, entry.key.1), entry.body));
@@ -423,7 +326,7 @@ impl<'j> Entries<'j> {
     }
 
     /// Returns all entries of a kind, by key; counts those that make no sense.
-    fn all<T: Encoded>(&self, kind: JournalKind, damaged: &mut u64) -> SortedMap<(u64, u64), T> {
+    pub(super) fn all<T: Encoded>(&self, kind: JournalKind, damaged: &mut u64) -> SortedMap<(u64, u64), T> {
         let mut all = SortedMap::new();
         for ((_, key, detail), body) in self.0.iter().filter(|((of, ..), _)| *of == kind as u32) {
             match T::decode(&mut { *body }) {

@@ -8,6 +8,7 @@
 //! for the layouts of a program's own collectors: such records have their arguments by value. The callback that changes events
 //! ([`post_process`](crate::KinetoLayerBuilder::post_process)) and registered writers stay with the program.
 
+mod devices;
 pub(crate) mod folder;
 mod frame;
 mod header;

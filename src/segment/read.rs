@@ -1,16 +1,16 @@
 //! Reads a trace from the frames of a file, which is untrusted.
 
 use super::Segment;
+use super::devices::StoredDevices;
 use super::frame::{FrameKind, FrameReader, SegmentFrame};
 use super::header::{HeaderFault, SegmentHeader};
 use super::live;
 use crate::clock::Converter;
-use crate::encoding::{Encoded, decode_words};
+use crate::encoding::Encoded;
 use crate::recorder::{LargePayload, RecordedPart};
-use crate::trace::{Devices, Recorded, StoredCpuTrace, Trace, TraceInfo, TraceMetadata};
+use crate::trace::{Recorded, StoredCpuTrace, Trace, TraceInfo, TraceMetadata};
 use kineto_base::fallible::attempt;
 use kineto_base::sorted::SortedMap;
-use kineto_devices::Collection;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct PartialTrace {
     large_payloads: Vec<(u64, Arc<LargePayload>)>,
     /// By their numbers in the file.
     pushed: SortedMap<u32, StoredCpuTrace>,
-    collections: SortedMap<u32, Collection>,
+    devices: StoredDevices,
     has_end: bool,
 }
 
@@ -88,14 +88,8 @@ impl PartialTrace {
             FrameKind::LargePayload => self.large_payloads.push(Encoded::decode(from)?),
             FrameKind::Pushed => drop(self.pushed.insert(u32::decode(from)?, Encoded::decode(from)?)),
             FrameKind::PushedPiece => self.pushed.get_mut(&u32::decode(from)?)?.add_piece(from)?,
-            FrameKind::Collection => drop(self.collections.insert(u32::decode(from)?, Encoded::decode(from)?)),
-            FrameKind::Names => {
-                let (number, first) = <(u32, usize)>::decode(from)?;
-                self.collections.get_mut(&number)?.records.add_names(first, &Vec::decode(from)?)?;
-            }
-            FrameKind::Block => {
-                let (number, arena) = <(u32, usize)>::decode(from)?;
-                self.collections.get_mut(&number)?.records.add_block(arena, decode_words(from, |[word]| word)?)?;
+            kind @ (FrameKind::Collection | FrameKind::Names | FrameKind::Block) => {
+                self.devices.add_frame(kind, from)?
             }
             FrameKind::End => self.has_end = true,
         }
@@ -109,8 +103,7 @@ impl PartialTrace {
         let mut recorded = self.recorded.ok_or(SegmentFault::Missing("table of callsites and threads"))?;
         let strays = recorded.add_stored(self.parts, self.large_payloads);
         let pushed = self.pushed.into_iter().map(|(_, value)| value).map(|pushed| Arc::new(pushed.close())).collect();
-        let devices = Devices::new(self.collections.into_iter().map(|(_, value)| value).collect());
-        Ok((Trace::new(recorded, devices, pushed, converter, Arc::new(metadata), info), strays))
+        Ok((Trace::new(recorded, self.devices.into_devices(), pushed, converter, Arc::new(metadata), info), strays))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Writes a trace, frame by frame, from where its records are.
 
+use super::devices;
 use super::frame::{FrameKind, FrameWriter};
 use super::header::SegmentHeader;
 use crate::buffer::Loss;
-use crate::encoding::{Encoded, encode_items, encode_words};
+use crate::encoding::Encoded;
 use crate::trace::{Trace, TraceContents, TraceInfo};
 use kineto_base::fallible::{List, Set, attempt};
-use kineto_devices::{Collection, RecordsPart};
 use std::io::{self, Write};
 
 /// Writes a trace as the segment of that number.
@@ -31,9 +31,7 @@ pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io
         write(FrameKind::Pushed, &|out| pushed.without_records().encode(out))?;
         pushed.pieces().try_for_each(|piece| write(FrameKind::PushedPiece, &|out| piece.encode(out)))?;
     }
-    for (number, collection) in (0..).zip(contents.devices.collections()) {
-        write_collection(number, collection, &mut frames)?;
-    }
+    devices::write_devices(contents.devices, &mut frames)?;
     for payload in contents.recorded.large_payloads() {
         frames.write_frame(FrameKind::LargePayload, |out| {
             payload.0.encode(out);
@@ -46,25 +44,6 @@ pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io
         .iter()
         .try_for_each(|part| frames.write_frame(FrameKind::Records, |out| part.encode(out)))?;
     frames.write_frame(FrameKind::End, |_| {})
-}
-
-/// Writes a collection. Each frame has its number, so that a damaged one does no harm to another collection.
-fn write_collection(number: u32, collection: &Collection, frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
-    frames.write_frame(FrameKind::Collection, |out| {
-        number.encode(out);
-        collection.encode(out);
-    })?;
-    collection.records.write_parts(&|entry, each| collection.visit_args(entry, each), &mut |part| match part {
-        RecordsPart::Names(first, names) => frames.write_frame(FrameKind::Names, |out| {
-            (number, first).encode(out);
-            encode_items(names.iter(), out);
-        }),
-        RecordsPart::Block(_, []) => Ok(()),
-        RecordsPart::Block(arena, words) => frames.write_frame(FrameKind::Block, |out| {
-            (number, arena).encode(out);
-            encode_words(words.iter().copied(), out);
-        }),
-    })
 }
 
 impl TraceContents<'_> {
