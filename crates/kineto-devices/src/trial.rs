@@ -2,12 +2,12 @@
 
 use super::records::collected::{Collected, Entry, Role};
 use super::records::store::RecordSink;
-use super::{Capabilities, Collector, Options, RecordView, Recording, Selection, Thread, Unavailable};
+use super::{Capabilities, Collector, RecordView, Recording, Selection, Thread, Unavailable};
 use kineto_base::budget::Budget;
 use kineto_base::os::platform;
 use kineto_base::time::Timestamp;
 use kineto_model::Loss;
-use kineto_model::activity::{ActivityType, ActivityTypes};
+use kineto_model::activity::ActivityType;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -233,19 +233,4 @@ impl Budget for Unbounded {
     }
 
     fn release_bytes(&self, _bytes: u64) {}
-}
-
-impl Selection {
-    /// Selects these types, with defaults for all other settings.
-    pub fn of(types: ActivityTypes) -> Selection {
-        Selection {
-            types,
-            buffer_bytes: 128 << 20,
-            proof: Duration::from_secs(1),
-            range: None,
-            custom_config: String::new(),
-            device_memory: false,
-            options: Options::default(),
-        }
-    }
 }

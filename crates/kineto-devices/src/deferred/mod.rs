@@ -8,7 +8,7 @@ pub use clock::{AlignedBy, Alignment, DeviceClock};
 pub(super) use records::LAYOUTS;
 
 use super::clock::realtime_now;
-use super::library::contained::catch_panic;
+use super::library::panic::catch_panic;
 use super::{
     ApiCall, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Thread, Unavailable, Why,
 };

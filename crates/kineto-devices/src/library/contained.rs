@@ -1,14 +1,11 @@
 //! Contains the panics of collectors, and calls that may hang.
 
-use super::super::{
-    Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Unavailable, Why,
-};
+use super::panic::catch_panic;
+use crate::{Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Unavailable};
 use kineto_base::channel::channel;
 use kineto_base::os::thread;
 use kineto_base::time::Timestamp;
 use kineto_model::activity::{ActivityTypes, CorrelationId};
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,21 +56,6 @@ impl ContainedRecording {
         let what = reason.message();
         self.sink.note(format!("{what}; the collector was disabled for the rest of the recording"));
     }
-}
-
-/// Runs code that may panic.
-///
-/// # Errors
-/// The panic, as a reason.
-pub fn catch_panic<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panic_reason(what, panic))
-}
-
-#[cold]
-fn panic_reason(what: &str, panic: Box<dyn Any + Send>) -> Unavailable {
-    // The payload is the program's too, and may panic when it is dropped.
-    let message = format!("it panicked in `{what}`: {}", panic_text(Box::leak(panic)));
-    Unavailable::new(Why::Failed, message, "fix that code")
 }
 
 /// Runs the body of a thread that reads a library's records. A panic becomes a note in `sink`, and the thread then
@@ -132,11 +114,6 @@ fn run_on_thread(name: &str, patience: Duration, work: Box<dyn FnOnce() + Send>)
 /// Runs a callback, which must not unwind into foreign code; returns the default after a panic.
 pub(crate) fn in_callback<R: Default>(act: impl FnOnce() -> R) -> R {
     catch_panic("a callback", act).unwrap_or_default()
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
 
 impl Collector for Contained {

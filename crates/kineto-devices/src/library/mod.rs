@@ -5,6 +5,7 @@ pub(crate) mod codes;
 pub(crate) mod contained;
 pub(crate) mod lazy;
 pub(crate) mod lease;
+pub(crate) mod panic;
 pub(crate) mod search;
 pub(crate) mod text;
 

@@ -10,9 +10,10 @@ mod sampler;
 pub(super) use metric::{DeviceMetric, LAYOUTS, ReadError, read_into};
 
 use super::library::Attempt;
-use super::library::contained::{catch_panic, try_call_on_thread};
+use super::library::contained::try_call_on_thread;
 use super::library::lazy::LazyLibrary;
 use super::library::lease::{ExclusiveLease, OwningProcess};
+use super::library::panic::catch_panic;
 use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why};
 use kineto_model::activity::{ActivityType, ActivityTypes};
 use sampler::{ClockReasons, DeviceReader, SampledDevice, TelemetryRecording};
