@@ -6,7 +6,7 @@ use crate::clock::Converter;
 use crate::encoding::{Encoded, decode_words, encode_items, encode_words};
 use crate::live::JournalKind;
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{Devices, WindowSet};
+use crate::trace::{DeviceRecords, WindowSet};
 use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::{sort_few, sort_few_by_key};
 use kineto_devices::{Collection, RecordsPart};
@@ -57,7 +57,7 @@ impl BlockPlaces {
 }
 
 /// Writes the collectors.
-pub(super) fn write_devices(devices: &Devices, frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
+pub(super) fn write_devices(devices: &DeviceRecords, frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
     (0..).zip(devices.collections()).try_for_each(|(number, collection)| write_collection(number, collection, frames))
 }
 
@@ -95,8 +95,8 @@ impl StoredDevices {
         }
     }
 
-    pub(super) fn into_devices(self) -> Devices {
-        Devices::new(self.0.into_iter().map(|(_, collection)| collection).collect())
+    pub(super) fn into_devices(self) -> DeviceRecords {
+        DeviceRecords::new(self.0.into_iter().map(|(_, collection)| collection).collect())
     }
 }
 
@@ -162,7 +162,7 @@ impl LiveDevices {
         windows: &mut WindowSet,
         converter: &Converter,
         last: Ticks,
-    ) -> Devices {
+    ) -> DeviceRecords {
         // A device's clock may be ahead, and its work may be known before it has ended.
         let latest = Timestamp::from_nanos(converter.timestamp_of(last).as_nanos().saturating_add(AHEAD_NS));
         for (number, collection) in &mut self.collections {
@@ -181,6 +181,6 @@ impl LiveDevices {
             }
             collection.uncut_window = collection.uncut_window.map(|(start, end)| (start, end.max(latest)));
         }
-        Devices::new(self.collections.into_iter().map(|(_, collection)| collection).collect())
+        DeviceRecords::new(self.collections.into_iter().map(|(_, collection)| collection).collect())
     }
 }

@@ -113,7 +113,7 @@ impl MemoryProfile {
             let why = "too many layers record memory; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        let (settings, none) = (SessionSettings::new(config), CollectorSet::new(Vec::new(), Vec::new()));
+        let (settings, none) = (SessionSettings::new(config), CollectorSet::default());
         let (options, sinks) = (SessionOptions::default(), Sinks::default());
         let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none, Duties::default());
         recording.start(&mut *recording.lock_state()?, None, between)?;

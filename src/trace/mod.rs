@@ -23,7 +23,7 @@ mod window_set;
 
 pub use cpu::CpuTraceBuilder;
 pub(crate) use cpu::{CpuTrace, StoredCpuTrace};
-pub(crate) use device::Devices;
+pub(crate) use device::DeviceRecords;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
 pub(crate) use header::TraceInfo;
@@ -102,7 +102,7 @@ impl fmt::Debug for Trace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TraceContents<'t> {
     pub(crate) recorded: &'t Recorded,
-    pub(crate) devices: &'t Devices,
+    pub(crate) devices: &'t DeviceRecords,
     pub(crate) own: &'t [Arc<CpuTrace>],
     pub(crate) converter: &'t Converter,
     pub(crate) metadata: &'t TraceMetadata,
@@ -120,7 +120,7 @@ impl TraceContents<'_> {
 struct Inner {
     recorded: Recorded,
     /// The records of collectors.
-    devices: Devices,
+    devices: DeviceRecords,
     /// The activities that the program pushed.
     own: Vec<Arc<CpuTrace>>,
     converter: Converter,
@@ -170,7 +170,7 @@ pub struct TraceTrack {
 impl Trace {
     pub(crate) fn new(
         recorded: Recorded,
-        mut devices: Devices,
+        mut devices: DeviceRecords,
         own: Vec<Arc<CpuTrace>>,
         converter: Converter,
         metadata: Arc<TraceMetadata>,
@@ -556,7 +556,6 @@ impl Trace {
             omitted: self.omitted(),
             requests: self.requests(),
             devices: self.devices(),
-            selected: inner.info.config.activities,
             converter: &inner.converter,
             process: inner.info.process,
             process_name: &inner.info.process_name,

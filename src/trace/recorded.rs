@@ -249,11 +249,6 @@ impl Recorded {
         self.gaps.iter().any(|gap| gap.0 < start && end < gap.1)
     }
 
-    /// Returns whether the host was recorded without a pause.
-    pub(crate) fn is_without_pause(&self) -> bool {
-        self.gaps.is_empty() && matches!(self.windows[..], [only] if (only.start, only.end) == self.whole)
-    }
-
     /// Returns the number of records that threads committed after these chunks were taken; 0 for a snapshot.
     pub(crate) fn committed_late(&self) -> u64 {
         let in_parts = self.owner.iter().flat_map(|_| &self.parts).map(RecordedPart::committed_late);

@@ -1,7 +1,7 @@
 //! Turns the records of a session into rows, thread by thread, without keeping any.
 
 use super::cpu::CpuRows;
-use super::device::{DeviceRows, LinkedDevices};
+use super::device::{DeviceRows, LinkedRecords};
 use super::index::Index;
 use super::index::omitted::OmittedEnters;
 use super::index::requests::{AsyncTrack, Requests};
@@ -17,7 +17,7 @@ use crate::time::{Ticks, Timestamp, base_time};
 use crate::write::chrome::resolution_ns;
 use kineto_base::fallible::List;
 use kineto_base::sorted::SortedMap;
-use kineto_model::activity::{ActivityTypes, ArgValue, Args, Lane, Track as Row};
+use kineto_model::activity::{ArgValue, Args, Lane, Track as Row};
 use kineto_model::keys::Keys;
 use kineto_model::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
 use std::cell::RefCell;
@@ -31,7 +31,7 @@ pub(crate) struct Walk<'t> {
     pub(super) omitted: &'t OmittedEnters,
     pub(super) requests: &'t Requests,
     /// The records of collectors.
-    pub(super) devices: LinkedDevices<'t>,
+    pub(super) devices: LinkedRecords<'t>,
     pub(crate) converter: &'t Converter,
     pub(crate) process: i64,
     pub(crate) process_name: &'t str,
@@ -47,8 +47,6 @@ pub(crate) struct Walk<'t> {
     pub(super) own: CpuRows<'t>,
     /// The name of the row that shows the whole recording, if any.
     pub(crate) span_name: Option<&'t str>,
-    /// The selected types.
-    pub(crate) selected: ActivityTypes,
 }
 
 /// The counts of a walk.

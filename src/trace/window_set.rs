@@ -1,6 +1,6 @@
 //! The windows in which the host and each collector have recorded, and how they are cut.
 
-use super::device::Devices;
+use super::device::DeviceRecords;
 use super::recorded::{Recorded, Stretch, Window};
 use crate::clock::Converter;
 use crate::recorder::{EvictionCounts, RecordedBuffers, Recorder};
@@ -19,7 +19,7 @@ pub(crate) struct WindowSet {
     /// Stretches of time of which records are missing.
     pub(crate) gaps: Vec<Stretch>,
     /// The extent before a cut that concerns collectors.
-    uncut_window: Option<Stretch>,
+    pub(super) uncut_window: Option<Stretch>,
 }
 
 impl WindowSet {
@@ -96,13 +96,6 @@ impl WindowSet {
         self.devices.iter_mut().for_each(|stretches| *stretches = without_stretch(stretches, gap));
     }
 
-    /// Leaves out a gap of the collector of that number.
-    pub(crate) fn leave_out_of_device(&mut self, number: usize, gap: Stretch) {
-        if let Some(stretches) = self.devices.get_mut(number).filter(|_| !self.gaps.is_empty()) {
-            *stretches = without_stretch(stretches, gap);
-        }
-    }
-
     fn cut_between(&mut self, from: Ticks, until: Ticks) {
         let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
         self.uncut_window.get_or_insert(self.extent);
@@ -114,15 +107,10 @@ impl WindowSet {
         self.devices.iter_mut().flatten().for_each(|stretch| *stretch = cut(*stretch));
     }
 
-    /// Takes out the windows of the collector of that number; also returns the extent before a cut.
-    pub(crate) fn take_device(&mut self, number: usize) -> (Vec<Stretch>, Option<Stretch>) {
-        (self.devices.get_mut(number).map(std::mem::take).unwrap_or_default(), self.uncut_window)
-    }
-
     /// Assigns each collector its windows, and the host's to the recorded chunks.
     pub(crate) fn assign_windows(
         mut self,
-        devices: &mut Devices,
+        devices: &mut DeviceRecords,
         taken: RecordedBuffers,
         owner: &Arc<Recorder>,
         owned: bool,

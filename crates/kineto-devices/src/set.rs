@@ -20,7 +20,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 /// All collectors of a session, and their recording.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CollectorSet {
     collectors: Vec<Arc<dyn Collector>>,
     /// Disabled collectors, each with the reason.

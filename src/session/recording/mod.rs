@@ -29,7 +29,7 @@ use crate::os::{fork, platform, process};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{RecordedBuffers, Recorder, ThreadFilter};
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{Devices, PostProcess, Recorded, Trace, TraceInfo, TraceMetadata, Violations, WindowSet};
+use crate::trace::{DeviceRecords, PostProcess, Recorded, Trace, TraceInfo, TraceMetadata, Violations, WindowSet};
 use crate::write::sink::Sinks;
 use clock_thread::ClockThread;
 pub(super) use clock_thread::Duties;
@@ -280,7 +280,7 @@ impl SessionRecording {
         self.recorder.observers.stop();
         self.collectors.read_clocks();
         let end = Anchor::read_clocks().unix;
-        let mut devices = Devices::new(self.collectors.stop(end, deadline_after(self.settings.flush_timeout())));
+        let mut devices = DeviceRecords::new(self.collectors.stop(end, deadline_after(self.settings.flush_timeout())));
         state.is_metadata_shared = true;
         state.reports.close_builder(end);
         self.recorder.gather_losses();
@@ -338,7 +338,7 @@ impl SessionRecording {
         &self,
         state: &RecordingState,
         recorded: Recorded,
-        devices: Devices,
+        devices: DeviceRecords,
         converter: Converter,
         losses: &[u64; Loss::ALL.len()],
     ) -> Trace {

@@ -8,7 +8,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::thread;
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{CpuTrace, CpuTraceBuilder, Devices, Recorded, Trace, TraceInfo};
+use crate::trace::{CpuTrace, CpuTraceBuilder, DeviceRecords, Recorded, Trace, TraceInfo};
 use kineto_base::budget::Budget;
 use kineto_model::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
 use std::sync::{Arc, MutexGuard};
@@ -108,6 +108,6 @@ impl CpuTraceBuilder {
         let trace_info =
             TraceInfo { is_recording: false, clock: "program".into(), ..trace_info(&Arc::new(config), new_trace_id()) };
         let own = vec![Arc::new(own)];
-        Trace::new(recorded, Devices::default(), own, Converter::of_nanoseconds(), Arc::default(), trace_info)
+        Trace::new(recorded, DeviceRecords::default(), own, Converter::of_nanoseconds(), Arc::default(), trace_info)
     }
 }

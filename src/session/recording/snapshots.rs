@@ -9,7 +9,7 @@ use crate::recorder::RecordedBuffers;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::session::lock_within;
 use crate::time::Ticks;
-use crate::trace::{Devices, Trace};
+use crate::trace::{DeviceRecords, Trace};
 use kineto_devices::DELIVERY_WAIT;
 use std::time::{Duration, SystemTime};
 
@@ -75,7 +75,7 @@ impl SessionRecording {
         self.recorder.gather_losses();
         // Records of collectors come first: the slices of their calls are in the part, or in an earlier one. If the part ends
         // with a step, they may also be in the next.
-        let moved = Devices::new(self.collectors.take_records());
+        let moved = DeviceRecords::new(self.collectors.take_records());
         // The times of two processors may differ by nanoseconds.
         let until = end().max(state.moved_until.unwrap_or_default());
         moved.set_moved(until);
@@ -121,11 +121,11 @@ impl SessionRecording {
         let (mut devices, losses) = match extent {
             Extent::Between(times) => {
                 between = times;
-                (Devices::new(self.collectors.snapshot()), self.recorder.losses.counts())
+                (DeviceRecords::new(self.collectors.snapshot()), self.recorder.losses.counts())
             }
             Extent::Until(point) => {
                 windows = windows.cut_until(point.at);
-                (Devices::new(self.collectors.snapshot()), point.losses)
+                (DeviceRecords::new(self.collectors.snapshot()), point.losses)
             }
             Extent::Moved(devices, until) => {
                 windows = windows.cut_host_until(until);
@@ -146,5 +146,5 @@ enum Extent<'s> {
     /// What was recorded until then.
     Until(&'s SnapshotPoint),
     /// What was recorded until then, with records that were moved out of the collectors.
-    Moved(Devices, Ticks),
+    Moved(DeviceRecords, Ticks),
 }

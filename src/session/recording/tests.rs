@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::recorder::{LaneRow, RecordedBuffers, RecordedPart, Recorder, TakenChunk};
 use crate::session::Session;
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{Devices, Recorded, Trace, Window};
+use crate::trace::{DeviceRecords, Recorded, Trace, Window};
 use kineto_devices::trial::unbounded_sink;
 use kineto_devices::{Capabilities, Collection, DeviceWork, RecordLayout, RecordView};
 use kineto_model::activity::{ActivityType, ActivityTypes, ArgValue, Body};
@@ -124,7 +124,7 @@ fn recording_over_a_step(set_by: i64, pauses: bool) -> Trace {
     recorded.add_unknown_site();
     let converter = super::build_converter((0..=10).map(|at| read(at * SECOND)).collect(), read(0), None);
     let info = super::trace_info(&Arc::new(Config::default()), String::new());
-    Trace::new(recorded, Devices::new(vec![collection]), Vec::new(), converter, Arc::default(), info)
+    Trace::new(recorded, DeviceRecords::new(vec![collection]), Vec::new(), converter, Arc::default(), info)
 }
 
 #[derive(Debug)]

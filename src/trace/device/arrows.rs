@@ -1,12 +1,12 @@
 //! Arrows whose ends Perfetto's writer has to know before it writes them.
 
-use super::{LinkedCollection, LinkedDevices};
+use super::{LinkedCollection, LinkedRecords};
 use crate::link::RecordSource as _;
 use kineto_base::fallible::List;
 use kineto_devices::Collection;
 use kineto_model::activity::{Flow, FlowEnd, FlowKind};
 
-impl<'t> LinkedDevices<'t> {
+impl<'t> LinkedRecords<'t> {
     /// Returns the arrows that point to several pieces of work, such as the nodes of a graph, with their numbers of ends.
     pub(in crate::trace) fn arrows_with_several_ends(self) -> impl Iterator<Item = (Flow, u64)> + 't {
         self.pairs().flat_map(|(collection, linked)| linked.arrows_with_several_ends(collection))

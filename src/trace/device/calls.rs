@@ -1,6 +1,6 @@
 //! The calls of a thread, to be merged into its rows.
 
-use super::{LinkedCollection, LinkedDevices, call_from_entry, has_arrows};
+use super::{LinkedCollection, LinkedRecords, call_from_entry, has_arrows};
 use crate::link::{Links, RecordHandle};
 use crate::time::Timestamp;
 use crate::trace::thread::SliceMarks;
@@ -52,7 +52,7 @@ struct CallArgs<'c> {
 
 impl<'t> HostCalls<'t> {
     /// Returns the calls of the thread with that id.
-    pub(in crate::trace) fn for_thread(thread: i64, devices: LinkedDevices<'t>, error_ns: u64) -> HostCalls<'t> {
+    pub(in crate::trace) fn for_thread(thread: i64, devices: LinkedRecords<'t>, error_ns: u64) -> HostCalls<'t> {
         let mut lists = Vec::new();
         for (collection, linked) in devices.pairs() {
             let its = linked.threads.number_of(thread).and_then(|number| linked.links.calls_of(number));

@@ -5,19 +5,20 @@ mod arrows;
 mod call_ids;
 mod calls;
 mod counters;
-mod devices;
 mod lanes;
 mod memory;
 mod ranges;
 mod records;
 mod rows;
+mod set;
+mod slices;
 mod spans;
 mod threads;
 
 pub(super) use calls::HostCalls;
-pub(crate) use devices::Devices;
-pub(super) use devices::LinkedDevices;
 pub(super) use rows::DeviceRows;
+pub(crate) use set::DeviceRecords;
+pub(super) use set::LinkedRecords;
 
 use self::call_ids::CallIds;
 use super::index::Index;

@@ -243,7 +243,7 @@ impl<'w> StreamRows<'_, 'w> {
     fn deliver_activities(&mut self, on: &OnStream<'w>) -> io::Result<()> {
         let collection = self.collection;
         let entry = |at: u32| collection.records.entry_at(at);
-        let wants = self.device_rows.walk.selected.contains(ActivityType::GpuUserAnnotation);
+        let wants = self.device_rows.walk.own.selected.contains(ActivityType::GpuUserAnnotation);
         let mut work = on.work.iter().filter_map(|handle| entry(handle.0)).peekable();
         let marks = on.marks.iter().filter_map(|mark| entry(mark.at));
         let mut marks = marks.filter(|mark| !is_apart(mark)).peekable();

@@ -5,6 +5,7 @@ use super::threads::DeviceThreads;
 use crate::buffer::{CommittedRecord, Tag};
 use crate::link;
 use crate::time::Timestamp;
+use crate::trace::recorded::Recorded;
 use crate::trace::thread::in_order;
 use kineto_base::fallible::List;
 use kineto_devices::NEVER;
@@ -114,6 +115,13 @@ impl<'t> HostSpans<'t> {
             Ok(())
         });
         answers.extend(next.into_iter().chain(times).map(|at| innermost_slice(&mut open, at)));
+    }
+}
+
+impl Recorded {
+    /// Returns whether the host was recorded without a pause.
+    pub(crate) fn is_without_pause(&self) -> bool {
+        self.gaps.is_empty() && matches!(self.windows[..], [only] if (only.start, only.end) == self.whole)
     }
 }
 

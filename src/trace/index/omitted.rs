@@ -1,7 +1,7 @@
 //! The enters that are not drawn, by name.
 
 use super::{Index, Omissible};
-use crate::trace::device::{HostCalls, LinkedDevices};
+use crate::trace::device::{HostCalls, LinkedRecords};
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::List;
 use kineto_base::sorted::SortedMap;
@@ -15,7 +15,7 @@ pub(crate) struct OmittedEnters(List<Omissible>);
 
 impl OmittedEnters {
     /// Finds the enters in which no call was made either.
-    pub(in crate::trace) fn new(index: &Index, devices: LinkedDevices<'_>, error_ns: u64) -> OmittedEnters {
+    pub(in crate::trace) fn new(index: &Index, devices: LinkedRecords<'_>, error_ns: u64) -> OmittedEnters {
         let mut omitted: List<Omissible> = index.omissible.iter().copied().collect();
         sort_in_place_by_key(&mut omitted, |enter| (enter.thread, enter.slice));
         let mut calls: Option<(i64, HostCalls<'_>)> = None;

@@ -5,7 +5,6 @@ use crate::fields::{Datum, Value, Word, decode_values};
 use crate::trace::index::Index;
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::List;
-use kineto_model::activity::catalogue::{Owner, lookup_field};
 use kineto_model::activity::{ArgValue, Args};
 use kineto_model::keys::WrittenFields;
 use kineto_model::rows::SiteRow;
@@ -79,32 +78,8 @@ impl<'t> Source<'t> {
         !errors.is_empty() || !values.is_empty() && values.paired_with(span).next().is_some()
     }
 
-    /// Returns the name of a slice; empty if there is no such slice.
-    pub(crate) fn slice_name<'b>(&'b self, slice: u64, words: &'b mut List<Word>) -> &'b str {
-        let Some(record) = self.recorded.find_record(slice) else { return "" };
-        let named = self.span_name(record.span_id(), record.head.site, words);
-        named.or_else(|| self.sites.get(record.head.site as usize).map(|site| &*site.name)).unwrap_or("")
-    }
-
-    /// Shows the arguments of a slice that belong to a collective operation.
-    pub(crate) fn show_collective(&self, slice: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(record) = self.recorded.find_record(slice) else { return };
-        let site = self.sites.get(record.head.site as usize);
-        if site.is_none_or(|site| !site.keys.is_collective()) {
-            return;
-        }
-        let span = record.span_id();
-        let definition = self.recorded.definition_of(&record);
-        let args = FieldArgs { source: self, site: record.head.site, span, definition: definition.as_ref(), slice: 0 };
-        self.show_fields(&args, &mut |key, value| {
-            if lookup_field(key).is_some_and(|entry| entry.owner == Owner::Collective && entry.key == key) {
-                each(key, value);
-            }
-        });
-    }
-
     /// Shows the fields of a span: those at its creation, replaced by later ones.
-    fn show_fields(&self, args: &FieldArgs<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+    pub(crate) fn show_fields(&self, args: &FieldArgs<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(site) = self.sites.get(args.site as usize) else { return };
         let mut words = self.words.take();
         let (mut shown, mut added) = (WrittenFields::default(), Vec::new());

@@ -5,6 +5,7 @@ use crate::buffer::Loss;
 use crate::time::{Ticks, Timestamp};
 use crate::trace::memory::MemoryRecord;
 use crate::trace::recorded::Stretch;
+use crate::trace::window_set::without_stretch;
 use crate::trace::{Trace, WindowSet};
 use kineto_base::fallible::{Lazy, List};
 use kineto_devices::{Collection, CollectorReport, DeviceDescription};
@@ -13,21 +14,21 @@ use std::ops::Deref;
 
 /// The records of all collectors. They are linked to the host's on first use.
 #[derive(Debug, Default)]
-pub(crate) struct Devices {
+pub(crate) struct DeviceRecords {
     collections: Vec<Collection>,
     linked: Lazy<List<LinkedCollection>>,
 }
 
 /// The same, with their links.
 #[derive(Clone, Copy)]
-pub(in crate::trace) struct LinkedDevices<'t> {
-    devices: &'t Devices,
+pub(in crate::trace) struct LinkedRecords<'t> {
+    devices: &'t DeviceRecords,
     linked: &'t [LinkedCollection],
 }
 
-impl Devices {
-    pub(crate) fn new(collections: Vec<Collection>) -> Devices {
-        Devices { collections, linked: Lazy::default() }
+impl DeviceRecords {
+    pub(crate) fn new(collections: Vec<Collection>) -> DeviceRecords {
+        DeviceRecords { collections, linked: Lazy::default() }
     }
 
     /// Returns the records of each collector.
@@ -118,17 +119,31 @@ impl Devices {
     }
 }
 
-impl Deref for LinkedDevices<'_> {
-    type Target = Devices;
+impl WindowSet {
+    /// Takes out the windows of the collector of that number; also returns the extent before a cut.
+    pub(crate) fn take_device(&mut self, number: usize) -> (Vec<Stretch>, Option<Stretch>) {
+        (self.devices.get_mut(number).map(std::mem::take).unwrap_or_default(), self.uncut_window)
+    }
 
-    fn deref(&self) -> &Devices {
+    /// Leaves out a gap of the collector of that number.
+    pub(crate) fn leave_out_of_device(&mut self, number: usize, gap: Stretch) {
+        if let Some(stretches) = self.devices.get_mut(number).filter(|_| !self.gaps.is_empty()) {
+            *stretches = without_stretch(stretches, gap);
+        }
+    }
+}
+
+impl Deref for LinkedRecords<'_> {
+    type Target = DeviceRecords;
+
+    fn deref(&self) -> &DeviceRecords {
         self.devices
     }
 }
 
 impl Trace {
     /// Returns the records of collectors, linked to the host's.
-    pub(in crate::trace) fn devices(&self) -> LinkedDevices<'_> {
+    pub(in crate::trace) fn devices(&self) -> LinkedRecords<'_> {
         let inner = &*self.inner;
         let link = || {
             let host = HostRecords {
@@ -146,11 +161,11 @@ impl Trace {
             };
             inner.devices.collections.iter().map(&mut link).collect()
         };
-        LinkedDevices { devices: &inner.devices, linked: inner.devices.linked.get_or_init(link) }
+        LinkedRecords { devices: &inner.devices, linked: inner.devices.linked.get_or_init(link) }
     }
 }
 
-impl<'t> LinkedDevices<'t> {
+impl<'t> LinkedRecords<'t> {
     /// Returns each collector's records, with their links.
     pub(super) fn pairs(self) -> impl Iterator<Item = (&'t Collection, &'t LinkedCollection)> {
         self.devices.collections.iter().zip(self.linked)
