@@ -3,11 +3,9 @@
 use super::KinetoLayerBuilder;
 use crate::config::{Config, Key, Mode, SourceSettings};
 use crate::diag::diag;
-use crate::error::{Error, ErrorKind};
 use kineto_devices::{
     self as collector, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why,
 };
-use kineto_model::activity::DeviceType;
 use std::fmt;
 use std::sync::Arc;
 
@@ -133,6 +131,13 @@ impl Devices {
     }
 }
 
+/// The program's own collectors.
+#[derive(Default)]
+pub(super) struct OwnCollectors {
+    own: Vec<Arc<dyn Collector>>,
+    timer: Option<Arc<dyn Collector>>,
+}
+
 impl fmt::Debug for Devices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Devices")
@@ -142,93 +147,71 @@ impl fmt::Debug for Devices {
     }
 }
 
-/// # Devices and allocators
+/// # Devices
 impl KinetoLayerBuilder {
     /// Applies settings of devices. Adds to an earlier call; the last value of a setting counts.
     pub fn devices(mut self, devices: Devices) -> Self {
         self.overrides.merge(devices.settings);
-        self.timer = devices.timer.or(self.timer);
+        self.collectors.timer = devices.timer.or(self.collectors.timer);
         self.options.private_use1 = devices.private_use1.or(self.options.private_use1);
-        self
-    }
-
-    /// Records allocators' reports: every allocation and every free becomes an instant (see [`memory`](crate::memory)).
-    /// Default: false.
-    pub fn with_memory(mut self, on: bool) -> Self {
-        self.overrides.set(Key::ProfileProfileMemory, on);
         self
     }
 
     /// Adds a collector to this crate's own; may be called more than once.
     pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
-        self.collectors.push(Arc::new(collector));
+        self.collectors.own.push(Arc::new(collector));
         self
     }
 }
 
-/// Returns this crate's collectors, without the disabled ones, and the program's own.
-pub(super) fn build_collector_set(
-    config: &Config,
-    timer: Option<Arc<dyn Collector>>,
-    own: Vec<Arc<dyn Collector>>,
-) -> CollectorSet {
-    let gpu = &config.gpu;
-    let mut collectors: Vec<Arc<dyn Collector>> = Vec::new();
-    let mut off = Vec::new();
-    let disabled = |why: &str, advice: &str| Unavailable::new(Why::Disabled, why, advice);
-    let fallback = [Mode::KinetoGpuFallback, Mode::KinetoPrivateUse1Fallback];
-    let fallback = fallback.into_iter().find(|mode| config.mode.contains(*mode));
-    for vendor in &VENDORS {
-        if let Some(warning) = vendor.options_warning(&gpu.options) {
-            diag!(Warning, "config", "{warning}");
-        }
-        let made = match fallback {
-            Some(mode) => Err(disabled(&format!("the mode is {}", mode.as_str()), "use the mode kineto")),
-            None if gpu.options.flag(vendor.disabled_by) => {
-                Err(disabled(&format!("switched off by {}", vendor.disabled_by), ""))
+impl OwnCollectors {
+    /// Returns this crate's collectors, without the disabled ones, and these.
+    pub(super) fn build_set(self, config: &Config) -> CollectorSet {
+        let OwnCollectors { own, timer } = self;
+        let gpu = &config.gpu;
+        let mut collectors: Vec<Arc<dyn Collector>> = Vec::new();
+        let mut off = Vec::new();
+        let disabled = |why: &str, advice: &str| Unavailable::new(Why::Disabled, why, advice);
+        let fallback = [Mode::KinetoGpuFallback, Mode::KinetoPrivateUse1Fallback];
+        let fallback = fallback.into_iter().find(|mode| config.mode.contains(*mode));
+        for vendor in &VENDORS {
+            if let Some(warning) = vendor.options_warning(&gpu.options) {
+                diag!(Warning, "config", "{warning}");
             }
-            None => vendor.make_collectors(&gpu.options),
-        };
-        match made {
-            Ok(of_vendor) => collectors.extend(of_vendor),
-            Err(reason) => off.push((vendor.name, reason)),
+            let made = match fallback {
+                Some(mode) => Err(disabled(&format!("the mode is {}", mode.as_str()), "use the mode kineto")),
+                None if gpu.options.flag(vendor.disabled_by) => {
+                    Err(disabled(&format!("switched off by {}", vendor.disabled_by), ""))
+                }
+                None => vendor.make_collectors(&gpu.options),
+            };
+            match made {
+                Ok(of_vendor) => collectors.extend(of_vendor),
+                Err(reason) => off.push((vendor.name, reason)),
+            }
         }
-    }
-    match (fallback, timer) {
-        (None, _) => {}
-        (Some(Mode::KinetoGpuFallback), _) => match collector::make_fallback_timers() {
-            Ok(timers) => collectors.push(timers),
-            Err(reason) => off.push(("timers", reason)),
-        },
-        (Some(_), Some(timer)) => collectors.push(Arc::new(Contained::new(timer))),
-        (Some(_), None) => {
-            let advice = "use Devices::timer";
-            off.push(("timers", disabled("the program has no timer for this mode", advice)));
+        match (fallback, timer) {
+            (None, _) => {}
+            (Some(Mode::KinetoGpuFallback), _) => match collector::make_fallback_timers() {
+                Ok(timers) => collectors.push(timers),
+                Err(reason) => off.push(("timers", reason)),
+            },
+            (Some(_), Some(timer)) => collectors.push(Arc::new(Contained::new(timer))),
+            (Some(_), None) => {
+                let advice = "use Devices::timer";
+                off.push(("timers", disabled("the program has no timer for this mode", advice)));
+            }
         }
-    }
-    match &gpu.plugin_folder {
-        Some(folder) if !gpu.disables_plugins => {
-            let (plugins, others) = collector::load_plugins(folder);
-            collectors.extend(plugins);
-            off.extend(others);
+        match &gpu.plugin_folder {
+            Some(folder) if !gpu.disables_plugins => {
+                let (plugins, others) = collector::load_plugins(folder);
+                collectors.extend(plugins);
+                off.extend(others);
+            }
+            Some(_) => off.push(("plugins", disabled("switched off by DISABLE_PLUGINS", ""))),
+            None => {}
         }
-        Some(_) => off.push(("plugins", disabled("switched off by DISABLE_PLUGINS", ""))),
-        None => {}
+        collectors.extend(own.into_iter().map(|own| Arc::new(Contained::new(own)) as Arc<dyn Collector>));
+        CollectorSet::new(collectors, off)
     }
-    collectors.extend(own.into_iter().map(|own| Arc::new(Contained::new(own)) as Arc<dyn Collector>));
-    CollectorSet::new(collectors, off)
-}
-
-/// Checks that a backend may have that name.
-pub(super) fn check_name(name: &str) -> Result<(), Error> {
-    let is_word = name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.chars().all(|each| each.is_ascii_lowercase() || each.is_ascii_digit() || each == '_');
-    let is_taken = DeviceType::ALL.iter().any(|device| device.as_str().eq_ignore_ascii_case(name));
-    if is_word && (!is_taken || name == "privateuse1") {
-        return Ok(());
-    }
-    let why = format!(
-        "`Devices::private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
-    );
-    Err(Error::new(ErrorKind::Config, why))
 }

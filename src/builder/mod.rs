@@ -37,7 +37,8 @@ use crate::schedule::Schedule;
 use crate::session::{self, NamedObserver, OutputClaim, Session, SessionObserver, SessionOptions};
 use crate::write::TraceSink;
 use crate::write::sink::Sinks;
-use kineto_devices::Collector;
+use devices::OwnCollectors;
+use kineto_model::activity::DeviceType;
 use kineto_model::activity::RecordScope;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -89,8 +90,7 @@ pub struct KinetoLayerBuilder {
     scope_targets: Vec<(String, RecordScope)>,
     threads: ThreadFilter,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
-    collectors: Vec<Arc<dyn Collector>>,
-    timer: Option<Arc<dyn Collector>>,
+    collectors: OwnCollectors,
     observers: Vec<Arc<dyn SpanObserver>>,
     session_observers: Vec<NamedObserver>,
     schedule: Option<Schedule>,
@@ -287,7 +287,7 @@ impl KinetoLayerBuilder {
         let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some(), self.accepts_any_extension)?;
         let is_by_builder = |key| is_strict || self.overrides.values().any(|(set, _)| set == key);
         dumps::settle_files(&mut config, self.handler.is_some(), is_by_builder)?;
-        self.options.private_use1.as_deref().map_or(Ok(()), devices::check_name)?;
+        self.options.private_use1.as_deref().map_or(Ok(()), check_name)?;
         self.handler.as_mut().map_or(Ok(()), |handler| handler.prepare())?;
         let serves = config.resolve_start(self.waits, self.schedule.is_some());
         let rules = Rules {
@@ -324,7 +324,7 @@ impl KinetoLayerBuilder {
         }
         fork::call_in_children(thread_lanes::forget_lane);
         let record = config.record_from_start;
-        let collectors = devices::build_collector_set(&config, self.timer, self.collectors);
+        let collectors = self.collectors.build_set(&config);
         let session = Session::new(recorder.clone(), config, self.options, sinks, collectors);
         session.set_claim(claim);
         session.watch_process();
@@ -380,6 +380,20 @@ fn settle_output(
     config::report_warnings(&warnings);
     left::report_left_files(config);
     Ok(claim)
+}
+
+/// Checks that a backend may have that name.
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_word = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|each| each.is_ascii_lowercase() || each.is_ascii_digit() || each == '_');
+    let is_taken = DeviceType::ALL.iter().any(|device| device.as_str().eq_ignore_ascii_case(name));
+    if is_word && (!is_taken || name == "privateuse1") {
+        return Ok(());
+    }
+    let why = format!(
+        "`Devices::private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
+    );
+    Err(Error::new(ErrorKind::Config, why))
 }
 
 /// Returns the sinks of URLs, by scheme.

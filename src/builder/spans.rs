@@ -153,6 +153,13 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Records allocators' reports: every allocation and every free becomes an instant (see [`memory`](crate::memory)).
+    /// Default: false.
+    pub fn with_memory(mut self, on: bool) -> Self {
+        self.overrides.set(Key::ProfileProfileMemory, on);
+        self
+    }
+
     /// Counts these events for each thread, and shows the count of each slice, nested slices included; torch's
     /// `performance_events`. Linux only. Default: none.
     ///
