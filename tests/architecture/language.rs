@@ -99,10 +99,11 @@ pub(crate) fn long_names(text: &str) -> Vec<(usize, String)> {
 }
 
 /// Returns the names that types in several files of a package share, unless each belongs to another vendor. Two types in
-/// one file are for two platforms.
+/// one file are for two platforms, and a stub (`no_*.rs`) has the types of the module that it replaces.
 pub(crate) fn repeated_types<'s>(sources: impl Iterator<Item = &'s Source>) -> BTreeSet<String> {
     let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for source in sources {
+    let is_stub = |source: &&Source| source.file.rsplit('/').next().is_some_and(|name| name.starts_with("no_"));
+    for source in sources.filter(|source| !is_stub(source)) {
         let package = source.file.split_once("/src/").map_or("", |(package, _)| package);
         for name in source.types() {
             places.entry(format!("{package} {name}")).or_default().insert(source.file.clone());
@@ -271,6 +272,7 @@ mod tests {
         assert!(repeated(&[a, b]).is_empty());
         assert_eq!(repeated(&[a, b, ("crates/kineto-devices/src/xpu/b.rs", "struct A;")]).len(), 1);
         assert_eq!(repeated(&[a, ("crates/kineto-devices/src/trial.rs", "pub struct A(u8);")]).len(), 1);
+        assert!(repeated(&[a, ("crates/kineto-devices/src/no_a.rs", "struct A;")]).is_empty(), "a stub");
         assert!(
             repeated(&[a, ("crates/x/src/a.rs", "struct A;"), ("t.rs", "#[cfg(test)] mod tests { struct A; }")])
                 .is_empty()
