@@ -20,14 +20,17 @@ pub use kineto_devices::Rocm;
 #[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
 #[doc(inline)]
 pub use kineto_devices::Xpu;
+#[cfg(feature = "devices")]
+#[cfg_attr(docsrs, doc(cfg(feature = "devices")))]
 #[doc(inline)]
 pub use kineto_devices::{
-    AlignedBy, Alignment, ApiCall, Attempt, Batch, Capabilities, CaptureRange, Collector, CollectorReport,
-    CounterSample, DeferredEvents, DeviceClock, DeviceDescription, DeviceMemory, DeviceTimer, DeviceWork,
-    DriverDiagnosis, EventRecord, EventTimers, External, Name, NotTimed, OptionValue, Options, Overhead, RecordLayout,
-    RecordSink, RecordView, Recording, Selection, Stream, Submission, Synchronization, Thread, Token, Unavailable,
-    Wait, Why, trial,
+    AlignedBy, Alignment, ApiCall, Attempt, Batch, CaptureRange, Collector, CounterSample, DeferredEvents, DeviceClock,
+    DeviceDescription, DeviceMemory, DeviceTimer, DeviceWork, DriverDiagnosis, EventRecord, EventTimers, External,
+    Name, NotTimed, OptionValue, Options, Overhead, RecordLayout, RecordSink, RecordView, Recording, Selection, Stream,
+    Submission, Synchronization, Thread, Token, Wait, trial,
 };
+#[doc(inline)]
+pub use kineto_devices::{Capabilities, CollectorReport, Unavailable, Why};
 #[cfg(feature = "cuda")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 #[doc(inline)]

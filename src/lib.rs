@@ -52,6 +52,8 @@
 //!
 //! # Features
 //!
+//! - `devices` (on by default): records devices by [collectors](integration::Collector), the program's own too; the next four
+//!   features imply it. Without it, nothing of devices is compiled.
 //! - `cuda` (on by default): records NVIDIA's GPUs.
 //! - `rocm` (on by default): records AMD's GPUs.
 //! - `xpu` (on by default): records Intel's GPUs.
@@ -105,6 +107,7 @@ mod guard;
 mod handler;
 pub mod integration;
 mod layer;
+#[cfg(feature = "devices")]
 mod link;
 mod macros;
 pub mod memory;
@@ -128,10 +131,13 @@ mod write;
 #[doc(inline)]
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
+#[cfg(feature = "devices")]
+#[cfg_attr(docsrs, doc(cfg(feature = "devices")))]
+pub use builder::Devices;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use builder::Metrics;
-pub use builder::{Devices, Dumps, Fields, KinetoLayerBuilder, Spill, Stacks};
+pub use builder::{Dumps, Fields, KinetoLayerBuilder, Spill, Stacks};
 pub use collective::Collective;
 pub use config::{
     AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags, Split, UnknownDumpTrigger, UnknownMode,

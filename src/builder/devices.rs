@@ -150,6 +150,7 @@ impl fmt::Debug for Devices {
 /// # Devices
 impl KinetoLayerBuilder {
     /// Applies settings of devices. Adds to an earlier call; the last value of a setting counts.
+    #[cfg_attr(docsrs, doc(cfg(feature = "devices")))]
     pub fn devices(mut self, devices: Devices) -> Self {
         self.overrides.merge(devices.settings);
         self.collectors.timer = devices.timer.or(self.collectors.timer);
@@ -158,6 +159,7 @@ impl KinetoLayerBuilder {
     }
 
     /// Adds a collector to this crate's own; may be called more than once.
+    #[cfg_attr(docsrs, doc(cfg(feature = "devices")))]
     pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
         self.collectors.own.push(Arc::new(collector));
         self

@@ -1,5 +1,9 @@
 //! The builder: settings, and the construction of the layer and its guard.
 
+#[cfg(feature = "devices")]
+mod devices;
+#[cfg(not(feature = "devices"))]
+#[path = "no_devices.rs"]
 mod devices;
 mod dumps;
 mod left;
@@ -12,6 +16,7 @@ mod requests;
 mod spans;
 mod torch;
 
+#[cfg(feature = "devices")]
 pub use devices::Devices;
 pub use dumps::Dumps;
 #[cfg(feature = "metrics")]

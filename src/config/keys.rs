@@ -22,7 +22,7 @@ use crate::diag::{LogFormat, Logger, Severity};
 use crate::distributed::DistributedInfo;
 use crate::text::closest_name;
 use KeyDefault::{Described, Literal};
-use KeyFeature::{Always, Chakra, Cuda, Metrics, OnDemand, Plugins, Rocm, Roctracer, Xpu};
+use KeyFeature::{Always, Chakra, Cuda, Devices, Metrics, OnDemand, Plugins, Rocm, Roctracer, Xpu};
 use KeyScope::{Both, Environment};
 use ReloadPolicy::{AtOnce, Next, Start};
 use Support::{Now, Requested};
@@ -100,6 +100,7 @@ pub(crate) enum ReloadPolicy {
 #[derive(Clone, Copy, Debug)]
 enum KeyFeature {
     Always,
+    Devices,
     Cuda,
     Chakra,
     Metrics,
@@ -335,9 +336,9 @@ keys! {
         "any value means LOG_LEVEL=verbose" => (|config, _value| config.log_level = Severity::Verbose);
     VerboseLogModules: Both Now AtOnce Always "VERBOSE_LOG_MODULES", SettingKind::List, Literal(""), "",
         "modules whose verbose messages are shown; empty means all" => verbose_log_modules: Vec<String>;
-    MaxGpuBufferSize: Both Now Next Always "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Literal("128"), "",
+    MaxGpuBufferSize: Both Now Next Devices "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Literal("128"), "",
         "memory for a GPU library's unread records, in MiB; at least 8" => (|config, value| config.gpu.buffer_bytes = gpu::buffer_bytes(value.as_number()));
-    CudaSyncWaitEvents: Both Now Next Always "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", SettingKind::Bool, Literal("true"), "",
+    CudaSyncWaitEvents: Both Now Next Devices "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", SettingKind::Bool, Literal("true"), "",
         "records waits of streams for events" => (gpu.wait_events);
     CuptiPerThreadBuffer: Both Now Next Cuda "CUPTI_PER_THREAD_BUFFER_ENABLED", SettingKind::Bool, Literal("false"), "",
         "gives each thread its own CUPTI buffers (CUDA 12.3 or later)" => (option);
@@ -400,7 +401,7 @@ keys! {
         "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)" => (slice_extras.performance_events);
     DeviceMemory: Both Now Next Cuda "PROFILE_DEVICE_MEMORY", SettingKind::Bool, Literal("false"), "Devices::memory(bool)",
         "records device memory allocated by CUDA's calls, instead of allocators' reports" => (gpu.device_memory);
-    DeviceTelemetry: Both Now Next Always "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "Devices::telemetry(hz)",
+    DeviceTelemetry: Both Now Next Devices "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "Devices::telemetry(hz)",
         "samples power, temperature, clocks, utilization and used memory of GPUs that many times a second, at most 10" => (option);
     PmSamplingMetrics: Both Now Next Metrics "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "Metrics::pm_sampling(metrics)",
         "metrics that NVIDIA's GPUs sample, by CUPTI's names; rows of type `hardware_counters`, if selected" => (option);
@@ -518,6 +519,7 @@ impl Key {
     fn required_feature(self) -> Option<(&'static str, bool)> {
         match self.spec().feature {
             Always => None,
+            Devices => Some(("devices", cfg!(feature = "devices"))),
             Cuda => Some(("cuda", cfg!(feature = "cuda"))),
             Chakra => Some(("chakra", cfg!(feature = "chakra"))),
             Metrics => Some(("metrics", cfg!(feature = "metrics"))),
@@ -591,7 +593,12 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str, bool); 8] = [
 ];
 
 /// Build options: the Cargo feature, its default, its effect.
-const FEATURES: [(&str, &str, &str); 16] = [
+const FEATURES: [(&str, &str, &str); 17] = [
+    (
+        "devices",
+        "on",
+        "records devices by collectors; the next four features imply it, and `doctor`, `demangle`, `metrics` and `roctracer`",
+    ),
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),

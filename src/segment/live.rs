@@ -115,7 +115,8 @@ pub(super) fn read_live_file(
     });
     let read = attempt(|| contents.into_trace(&entries, moved)).map_err(io::Error::from)?;
     let (trace, damaged) = read?;
-    let unknown_layouts = trace.contents().devices.unknown_layouts();
+    let devices = trace.contents().devices;
+    let (unknown_layouts, unread_collectors) = (devices.unknown_layouts(), devices.unread_collectors());
     let segment = Segment {
         trace,
         number: 0,
@@ -127,6 +128,7 @@ pub(super) fn read_live_file(
         lost_frames: damaged,
         lost_bytes: 0,
         unknown_layouts,
+        unread_collectors,
     };
     segment.trace.contents().metadata.mark_incomplete(&segment.to_string());
     Ok(segment)

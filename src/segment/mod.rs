@@ -8,6 +8,10 @@
 //! for the layouts of a program's own collectors: such records have their arguments by value. The callback that changes events
 //! ([`post_process`](crate::KinetoLayerBuilder::post_process)) and registered writers stay with the program.
 
+#[cfg(feature = "devices")]
+mod devices;
+#[cfg(not(feature = "devices"))]
+#[path = "no_devices.rs"]
 mod devices;
 pub(crate) mod folder;
 mod frame;
@@ -52,12 +56,15 @@ pub struct Segment {
     pub lost_bytes: u64,
     /// The number of kinds of device records whose arguments this build does not know, because a feature is off.
     pub unknown_layouts: u64,
+    /// The number of collectors whose records this build does not read, because the feature `devices` is off.
+    pub unread_collectors: u64,
 }
 
 impl Segment {
     /// Returns whether everything was read.
     pub fn is_whole(&self) -> bool {
-        self.is_complete && (self.lost_frames, self.lost_bytes, self.unknown_layouts) == (0, 0, 0)
+        let unread = (self.unknown_layouts, self.unread_collectors);
+        self.is_complete && (self.lost_frames, self.lost_bytes) == (0, 0) && unread == (0, 0)
     }
 }
 
@@ -79,6 +86,10 @@ impl fmt::Display for Segment {
         if self.unknown_layouts > 0 {
             let kinds = count_with_noun(self.unknown_layouts, "kind");
             faults.push(format!("the arguments of {kinds} of device records are not known to this build"));
+        }
+        if self.unread_collectors > 0 {
+            let collectors = count_with_noun(self.unread_collectors, "collector");
+            faults.push(format!("the records of {collectors} need tracing-kineto's feature `devices`, which is off"));
         }
         write!(f, "incomplete: {}", faults.join(", "))
     }

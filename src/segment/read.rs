@@ -56,7 +56,8 @@ pub(super) fn read_frames(header: &[u8], file: impl Read) -> Result<Segment, Seg
     }
     let (lost, is_complete) = (frames.lost, contents.has_end);
     let (trace, strays) = contents.into_trace()?;
-    let unknown_layouts = trace.contents().devices.unknown_layouts();
+    let devices = trace.contents().devices;
+    let (unknown_layouts, unread_collectors) = (devices.unknown_layouts(), devices.unread_collectors());
     let SegmentHeader { number, process_id, process_uuid, boot_id, start } = header;
     let segment = Segment {
         trace,
@@ -69,6 +70,7 @@ pub(super) fn read_frames(header: &[u8], file: impl Read) -> Result<Segment, Seg
         lost_frames: lost.frames.saturating_add(unreadable).saturating_add(strays),
         lost_bytes: lost.bytes,
         unknown_layouts,
+        unread_collectors,
     };
     if !segment.is_whole() {
         segment.trace.contents().metadata.mark_incomplete(&segment.to_string());

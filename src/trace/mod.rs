@@ -3,6 +3,10 @@
 #[cfg(feature = "analysis")]
 mod analysis;
 mod cpu;
+#[cfg(feature = "devices")]
+mod device;
+#[cfg(not(feature = "devices"))]
+#[path = "no_device.rs"]
 mod device;
 mod edit;
 #[cfg(feature = "chakra")]

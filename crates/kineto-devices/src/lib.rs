@@ -15,9 +15,13 @@
     )
 )]
 
+#[cfg(feature = "devices")]
 mod buffered;
+#[cfg(feature = "devices")]
 mod clock;
+#[cfg(feature = "devices")]
 mod collection;
+#[cfg(feature = "devices")]
 mod collector;
 pub mod correlation;
 #[cfg(feature = "cuda")]
@@ -27,90 +31,62 @@ pub mod cuda;
 pub mod cuda;
 #[cfg(feature = "cuda")]
 mod cupti;
+#[cfg(feature = "devices")]
 mod deferred;
+#[cfg(feature = "devices")]
 mod device;
+#[cfg(feature = "devices")]
+mod devices;
+#[cfg(not(feature = "devices"))]
+#[path = "no_devices.rs"]
+mod devices;
 mod library;
 #[cfg(feature = "cuda")]
 mod occupancy;
 mod options;
 #[cfg(feature = "plugins")]
 mod plugin;
-#[cfg(not(feature = "plugins"))]
+#[cfg(all(feature = "devices", not(feature = "plugins")))]
 #[path = "no_plugin.rs"]
 mod plugin;
 mod range;
+#[cfg(feature = "devices")]
 mod records;
+#[cfg(feature = "devices")]
 mod registry;
 mod report;
 #[cfg(feature = "rocm")]
 mod rocm;
 mod selection;
+#[cfg(feature = "devices")]
 mod set;
+#[cfg(feature = "devices")]
 mod switch;
 #[cfg(any(feature = "cuda", feature = "rocm", feature = "xpu"))]
 mod telemetry;
+#[cfg(feature = "devices")]
 mod threads;
+#[cfg(feature = "devices")]
 mod timers;
 mod tool;
+#[cfg(feature = "devices")]
 pub mod trial;
 mod unavailable;
+#[cfg(feature = "devices")]
 mod vendor;
 #[cfg(feature = "xpu")]
 mod xpu;
 
-pub use clock::ClockMap;
-pub use collection::NEVER;
-pub use collector::{Collector, Recording};
-#[cfg(feature = "cuda")]
-#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-pub use cuda::CudaEvents;
-#[cfg(feature = "cuda")]
-#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-pub use cupti::Cupti;
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-pub use cupti::{GpuMetrics, MetricDescription, PmSampling};
-pub use deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission};
-pub use device::{DeviceDescription, Stream};
-pub use library::Attempt;
-pub use library::Library;
-pub use library::contained::Contained;
+pub use devices::*;
 pub use library::panic::catch_panic;
-use library::text;
+pub use library::{Attempt, Library};
 pub use options::{OptionValue, Options};
-#[cfg(feature = "plugins")]
-#[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
-pub use plugin::EventType;
-#[cfg(feature = "plugins")]
-pub use plugin::abi;
-pub use plugin::load_plugins;
-pub use range::CaptureRange;
-pub use range::Marks;
-pub use records::by_value::RecordsPart;
-pub use records::collected::{Entry, Role};
-pub use records::layout::{RecordLayout, RecordView, Wait};
-pub use records::names::{Name, NameTable};
-pub use records::pending::DELIVERY_WAIT;
-pub use records::record::{
-    ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
-};
-pub use records::store::{Batch, RecordSink};
+pub use range::{CaptureRange, Marks};
 pub use report::CollectorReport;
-#[cfg(feature = "rocm")]
-#[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]
-pub use rocm::Rocm;
 pub use selection::{Capabilities, Selection};
-pub use set::{Collection, CollectorSet};
-pub use switch::Switch;
-pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use tool::check_tool;
 pub(crate) use unavailable::Rejected;
 pub use unavailable::{Unavailable, Why};
-pub use vendor::DriverDiagnosis;
-pub use vendor::{Examination, ExamineContext, VENDORS, Vendor, make_fallback_timers};
-#[cfg(feature = "xpu")]
-#[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
-pub use xpu::Xpu;
 
 /// The NVTX domain of the ranges that this crate emits for spans. A collector that receives NVTX ranges drops them.
 pub const OWN_NVTX_DOMAIN: &str = "tracing-kineto";

@@ -64,6 +64,7 @@ fn keys_of_one_vendor_need_its_feature() {
         let names = Key::ALL.iter().map(|key| key.spec().name).filter(|name| !name.starts_with("DISABLE_"));
         names.filter(|name| words.iter().any(|word| name.contains(word))).collect::<Vec<_>>()
     };
+    assert_eq!(needs("devices"), named(&["MAX_GPU_BUFFER", "SYNC_WAIT", "TELEMETRY"]));
     let metrics = ["CUPTI_PM_SAMPLING", "CUPTI_PROFILER"];
     assert_eq!(needs("metrics"), named(&metrics));
     let mut cuda = named(&["CUPTI", "CUDA", "NVTX", "DEVICE_MEMORY"]);

@@ -1,12 +1,18 @@
 //! Finds vendors' libraries on the machine, and opens them until the process ends.
 #![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has the type that the caller names")]
 
+#[cfg(feature = "devices")]
 pub(crate) mod codes;
+#[cfg(feature = "devices")]
 pub(crate) mod contained;
+#[cfg(feature = "devices")]
 pub(crate) mod lazy;
+#[cfg(feature = "devices")]
 pub(crate) mod lease;
 pub(crate) mod panic;
+#[cfg(feature = "devices")]
 pub(crate) mod search;
+#[cfg(feature = "devices")]
 pub(crate) mod text;
 
 use kineto_base::os::process;
