@@ -398,8 +398,8 @@ fn parse_list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-fn by_name<T: Copy, const N: usize>(all: [T; N], name: impl Fn(T) -> &'static str, text: &str) -> Option<T> {
-    all.into_iter().find(|value| name(*value).eq_ignore_ascii_case(text))
+fn by_name<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str, text: &str) -> Option<T> {
+    all.iter().copied().find(|value| name(*value).eq_ignore_ascii_case(text))
 }
 
 /// `LevelFilter` itself would parse an empty text as "error".

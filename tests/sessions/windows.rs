@@ -48,7 +48,7 @@ fn span_opened_before_the_recording_is_clipped() {
 
 #[test]
 fn clipped_slice_is_not_a_second_poll() {
-    for mode in AsyncSpans::ALL {
+    for mode in AsyncSpans::ALL.iter().copied() {
         with_profiler(
             |b| b.async_spans(mode),
             |profiler| {

@@ -267,7 +267,7 @@ fn each_enter_is_a_slice_or_counted_when_buffers_overflow() {
     for seed in 0..SEEDS {
         // Some exceed the limit several times.
         let steps = if seed % 40 == 0 { 4000 } else { 150 };
-        for overflow in Overflow::ALL {
+        for overflow in Overflow::ALL.iter().copied() {
             let folder = tempfile::tempdir().unwrap();
             let limited = |builder: KinetoLayerBuilder| {
                 let builder = builder.overflow(overflow).buffer_limit_bytes(LIMIT);

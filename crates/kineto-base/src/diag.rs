@@ -325,10 +325,10 @@ mod tests {
 
     #[test]
     fn threshold_passes_its_severity_and_higher_ones() {
-        for (at, threshold) in Severity::ALL.into_iter().enumerate() {
+        for (at, threshold) in Severity::ALL.iter().copied().enumerate() {
             let (logger, lines) = recording();
             logger.set_threshold(threshold);
-            for severity in Severity::ALL {
+            for severity in Severity::ALL.iter().copied() {
                 say(&logger, &site(severity), "x");
             }
             let expected: Vec<String> = Severity::ALL[at..].iter().map(|severity| format!("{severity}:")).collect();

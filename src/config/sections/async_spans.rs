@@ -25,12 +25,12 @@ pub enum AsyncSpans {
 }
 
 encoded_as! {
-    AsyncSpans as String: |how| how.as_str().to_owned(), |name| AsyncSpans::ALL.into_iter().find(|how| how.as_str() == name);
+    AsyncSpans as String: |how| how.as_str().to_owned(), |name| AsyncSpans::ALL.iter().copied().find(|how| how.as_str() == name);
 }
 
 impl AsyncSpans {
     /// All variants.
-    pub const ALL: [AsyncSpans; 4] = [AsyncSpans::Auto, AsyncSpans::PerPoll, AsyncSpans::Track, AsyncSpans::Both];
+    pub const ALL: &'static [AsyncSpans] = &[AsyncSpans::Auto, AsyncSpans::PerPoll, AsyncSpans::Track, AsyncSpans::Both];
 
     /// Returns its name in `KINETO_ASYNC_SPANS`.
     pub const fn as_str(self) -> &'static str {

@@ -54,7 +54,7 @@ pub enum Overflow {
 
 impl Overflow {
     /// All variants.
-    pub const ALL: [Overflow; 3] = [Overflow::Stop, Overflow::KeepNewest, Overflow::Spill];
+    pub const ALL: &'static [Overflow] = &[Overflow::Stop, Overflow::KeepNewest, Overflow::Spill];
 
     /// Returns its name in `KINETO_OVERFLOW`.
     pub const fn as_str(self) -> &'static str {

@@ -9,6 +9,7 @@ use std::fmt::{self, Write};
 
 /// The format of messages; `KINETO_LOG_FORMAT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 #[repr(u8)]
 pub enum LogFormat {
     /// `2026-01-31T12:00:00Z  WARN tracing-kineto: text`, like `tracing_subscriber::fmt`.
@@ -22,7 +23,7 @@ pub enum LogFormat {
 
 impl LogFormat {
     /// All variants.
-    pub const ALL: [LogFormat; 3] = [LogFormat::Text, LogFormat::Libkineto, LogFormat::Json];
+    pub const ALL: &'static [LogFormat] = &[LogFormat::Text, LogFormat::Libkineto, LogFormat::Json];
 
     /// Returns its name in `KINETO_LOG_FORMAT`.
     pub const fn as_str(self) -> &'static str {
@@ -35,7 +36,7 @@ impl LogFormat {
 
     /// Returns the format of that number.
     pub(super) fn from_number(number: u8) -> LogFormat {
-        LogFormat::ALL.into_iter().find(|format| *format as u8 == number).unwrap_or_default()
+        LogFormat::ALL.iter().copied().find(|format| *format as u8 == number).unwrap_or_default()
     }
 }
 

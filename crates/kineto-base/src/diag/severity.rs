@@ -23,8 +23,8 @@ pub enum Severity {
 
 impl Severity {
     /// All severities, the lowest first.
-    pub const ALL: [Severity; 6] =
-        [Severity::Verbose, Severity::Info, Severity::Warning, Severity::Stage, Severity::Error, Severity::Usdt];
+    pub const ALL: &'static [Severity] =
+        &[Severity::Verbose, Severity::Info, Severity::Warning, Severity::Stage, Severity::Error, Severity::Usdt];
 
     /// Returns the name, as it starts a line.
     pub const fn as_str(self) -> &'static str {
@@ -43,8 +43,8 @@ impl Severity {
     /// libkineto takes any other text for 0; here it is `None`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let named = Self::ALL.into_iter().find(|severity| severity.as_str().eq_ignore_ascii_case(text));
-        let numbered = || Self::ALL.into_iter().find(|severity| text.parse() == Ok(severity.number()));
+        let named = Self::ALL.iter().copied().find(|severity| severity.as_str().eq_ignore_ascii_case(text));
+        let numbered = || Self::ALL.iter().copied().find(|severity| text.parse() == Ok(severity.number()));
         named.or_else(|| text.eq_ignore_ascii_case("warn").then_some(Severity::Warning)).or_else(numbered)
     }
 
