@@ -81,32 +81,15 @@ impl Source {
                     // Time advances faster than records are delivered, so that all lie within the recording.
                     start += 10;
                     let (thread, correlation) = (Thread::Handle((launch % 4) as u32), launch);
-                    batch.call(&ApiCall {
-                        kind: ActivityType::CudaDriver,
-                        name: names[0],
-                        thread,
-                        start,
-                        end: start + 6,
-                        correlation,
-                        external,
-                        launches: true,
-                        shape: &Kernel,
-                        words: &[307],
-                    });
+                    let call = ApiCall::new(ActivityType::CudaDriver, names[0], thread, (start, start + 6), &Kernel);
+                    batch.call(&ApiCall { correlation, external, launches: true, words: &[307], ..call });
                     let kernels = if launch % 8 == 0 { 4 } else { 1 };
                     for kernel in 0..kernels {
                         let start = start + 7 + kernel;
-                        batch.work(&DeviceWork {
-                            kind: ActivityType::ConcurrentKernel,
-                            name: names[1],
-                            device: (launch % 2) as i32,
-                            stream: u32::try_from(7 + launch % 3).unwrap(),
-                            start,
-                            end: start + 1,
-                            correlation,
-                            shape: &Kernel,
-                            words: &[launch, 1 << 40, 3, 4, 5, 6],
-                        });
+                        let (kind, stream) = (ActivityType::ConcurrentKernel, u32::try_from(7 + launch % 3).unwrap());
+                        let place = ((launch % 2) as i32, stream);
+                        let work = DeviceWork::new(kind, names[1], place, (start, start + 1), &Kernel);
+                        batch.work(&DeviceWork { correlation, words: &[launch, 1 << 40, 3, 4, 5, 6], ..work });
                     }
                     left = left.saturating_sub(1 + kernels);
                 }

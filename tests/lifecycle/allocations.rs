@@ -166,14 +166,14 @@ fn launch() {
     for n in 1..=4 * MANY {
         let _step = (n % 4 == 0).then(|| annotate!("step {n}").entered());
         let correlation = if n % 2 == 0 { n * 3 } else { u64::MAX / 2 - (n / 3) * 1_000_000 };
-        let (start, shape, words) = (now(), &NoArgs, &[]);
+        let start = now();
         sink.as_ref().unwrap().record(|batch| {
-            let (kind, name, end) = (ActivityType::CudaDriver, batch.name("launch"), start + 50);
-            let (external, launches) = (0, true);
-            batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
-            let (kind, name, device, stream) = (ActivityType::ConcurrentKernel, batch.name("kernel"), 0, 7);
-            let (start, end) = (start + 60, start + 90);
-            batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+            let (kind, name) = (ActivityType::CudaDriver, batch.name("launch"));
+            let call = ApiCall::new(kind, name, thread, (start, start + 50), &NoArgs);
+            batch.call(&ApiCall { correlation, launches: true, ..call });
+            let (kind, name) = (ActivityType::ConcurrentKernel, batch.name("kernel"));
+            let work = DeviceWork::new(kind, name, (0, 7), (start + 60, start + 90), &NoArgs);
+            batch.work(&DeviceWork { correlation, ..work });
         });
     }
 }

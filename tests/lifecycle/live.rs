@@ -194,14 +194,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 
 /// Delivers a call and its work, which has that number.
 fn launch(n: u64) {
-    let (thread, start, correlation, shape, words) =
-        (Thread::Id(tracing_kineto::thread_id()), now(), n + 1, &NoArgs, &[]);
+    let (thread, start, correlation) = (Thread::Id(tracing_kineto::thread_id()), now(), n + 1);
     SINK.lock().unwrap().as_ref().unwrap().record(|batch| {
-        let (kind, name, end) = (ActivityType::CudaDriver, batch.name("launch"), start + 50);
-        batch.call(&ApiCall { kind, name, thread, start, end, correlation, external: 0, launches: true, shape, words });
-        let (kind, name, device, stream) = (ActivityType::ConcurrentKernel, batch.name(&format!("kernel {n}")), 0, 7);
-        let (start, end) = (start + 60, start + 90);
-        batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+        let (kind, name) = (ActivityType::CudaDriver, batch.name("launch"));
+        let call = ApiCall::new(kind, name, thread, (start, start + 50), &NoArgs);
+        batch.call(&ApiCall { correlation, launches: true, ..call });
+        let (kind, name) = (ActivityType::ConcurrentKernel, batch.name(&format!("kernel {n}")));
+        let work = DeviceWork::new(kind, name, (0, 7), (start + 60, start + 90), &NoArgs);
+        batch.work(&DeviceWork { correlation, ..work });
     });
 }
 

@@ -119,26 +119,15 @@ impl Toy {
         let Some(sink) = &*sink else { return correlation };
         sink.record(|batch| {
             let name: Name = batch.name("cuLaunchKernel");
-            let kind = ActivityType::CudaDriver;
             let thread = Thread::Id(thread_id());
-            batch.call(&ApiCall {
-                kind,
-                name,
-                thread,
-                start,
-                end,
-                correlation,
-                external,
-                launches: true,
-                shape: &ToyShape,
-                words: &[],
-            });
+            let call = ApiCall::new(ActivityType::CudaDriver, name, thread, (start, end), &ToyShape);
+            batch.call(&ApiCall { correlation, external, launches: true, ..call });
             let name = batch.name(kernel);
             for (after, length) in work {
                 let start = if *after < 0 { start } else { end }.saturating_add_signed(*after);
                 let (kind, end) = (ActivityType::ConcurrentKernel, if *length == 0 { 0 } else { start + length });
-                let (device, shape) = (0, &ToyShape);
-                batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words: &[5, 0] });
+                let work = DeviceWork::new(kind, name, (0, stream), (start, end), &ToyShape);
+                batch.work(&DeviceWork { correlation, words: &[5, 0], ..work });
             }
         });
         correlation
@@ -335,7 +324,7 @@ fn device_counters_are_graphs_in_time_order() {
                     (ActivityType::MtiaCounters, begun - 3_600_000_000_000, 1),
                 ] {
                     let words = &[cycles, 0.5f64.to_bits()];
-                    batch.counters(&CounterSample { kind, name, device: 3, stream: 2, at, shape: &ToyCounters, words });
+                    batch.counters(&CounterSample::new(kind, name, (3, 2), at, &ToyCounters, words));
                 }
             });
         },
@@ -388,12 +377,12 @@ fn annotations_are_on_one_row_when_their_work_touches() {
             let external = PUSHED.with_borrow(|pushed| pushed.last().copied().unwrap());
             toy.state.sink.lock().unwrap().as_ref().unwrap().record(|batch| {
                 let (name, kind, thread) = (batch.name("c"), ActivityType::CudaDriver, Thread::Id(thread_id()));
-                let (start, end, correlation) = (at + nth, at + nth + 1, nth + 1);
-                let (launches, shape, words) = (true, &ToyShape, &[][..]);
-                batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
-                let (kind, device, stream) = (ActivityType::ConcurrentKernel, 0, 7);
-                let (start, end) = (at + 1000 * nth + 1000, at + 1000 * nth + 2000);
-                batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+                let correlation = nth + 1;
+                let call = ApiCall::new(kind, name, thread, (at + nth, at + nth + 1), &ToyShape);
+                batch.call(&ApiCall { correlation, external, launches: true, ..call });
+                let times = (at + 1000 * nth + 1000, at + 1000 * nth + 2000);
+                let work = DeviceWork::new(ActivityType::ConcurrentKernel, name, (0, 7), times, &ToyShape);
+                batch.work(&DeviceWork { correlation, ..work });
             });
             spin();
         }
@@ -416,7 +405,7 @@ fn collectors_of_one_device_have_separate_rows_and_reports() {
                 let sink = toy.state.sink.lock().unwrap();
                 sink.as_ref().unwrap().record(|batch| {
                     let (name, start) = (batch.name("Buffer Flush"), now());
-                    batch.overhead(&Overhead { name, start, end: start + 500_000 });
+                    batch.overhead(&Overhead::new(name, (start, start + 500_000)));
                 });
             }
             spin();
@@ -617,9 +606,8 @@ fn work_in_a_pause_is_excluded_even_without_its_launch() {
     let work = |kernel: &str, correlation: u64| {
         let sink = toy.state.sink.lock().unwrap();
         sink.as_ref().unwrap().record(|batch| {
-            let (kind, name, shape) = (ActivityType::ConcurrentKernel, batch.name(kernel), &ToyShape);
-            let (start, end) = (now(), now() + 10);
-            batch.work(&DeviceWork { kind, name, device: 0, stream: 7, start, end, correlation, shape, words: &[] });
+            let (kind, name, times) = (ActivityType::ConcurrentKernel, batch.name(kernel), (now(), now() + 10));
+            batch.work(&DeviceWork { correlation, ..DeviceWork::new(kind, name, (0, 7), times, &ToyShape) });
         });
         std::thread::sleep(std::time::Duration::from_millis(1));
     };
@@ -669,9 +657,9 @@ fn library_overhead_outside_the_recording_is_not_drawn() {
         let sink = toy.state.sink.lock().unwrap();
         sink.as_ref().unwrap().record(|batch| {
             let (name, at) = (batch.name("Buffer Flush"), now());
-            batch.overhead(&Overhead { name, start: at, end: at + 10 });
-            batch.overhead(&Overhead { name, start: at - 3_600_000_000_000, end: at - 3_599_000_000_000 });
-            batch.overhead(&Overhead { name, start: at + 3_600_000_000_000, end: at + 3_601_000_000_000 });
+            batch.overhead(&Overhead::new(name, (at, at + 10)));
+            batch.overhead(&Overhead::new(name, (at - 3_600_000_000_000, at - 3_599_000_000_000)));
+            batch.overhead(&Overhead::new(name, (at + 3_600_000_000_000, at + 3_601_000_000_000)));
         });
         spin();
     });
@@ -693,7 +681,7 @@ fn work_with_an_impossible_end_is_unfinished() {
         let sink = toy.state.sink.lock().unwrap();
         sink.as_ref().unwrap().record(|batch| {
             let (name, start) = (batch.name("Buffer Flush"), now());
-            batch.overhead(&Overhead { name, start, end: start + YEAR });
+            batch.overhead(&Overhead::new(name, (start, start + YEAR)));
         });
     });
     let devices = ["kernel", "gpu_user_annotation", "overhead"].map(|cat| events(&file, "X", cat));

@@ -28,6 +28,7 @@ pub struct DeviceDescription {
 
 /// A stream of a device, or another part that gets a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stream {
     /// The number that its records carry.
     pub id: u32,
@@ -40,6 +41,13 @@ pub struct Stream {
 encoded! {
     DeviceDescription { id, name, heading, label, order, streams, properties, attributes }
     Stream { id, name, order }
+}
+
+impl Stream {
+    /// Creates a stream from its number and name. Its row is ordered by its number.
+    pub fn new(id: u32, name: impl Into<String>) -> Stream {
+        Stream { id, name: name.into(), order: id.into() }
+    }
 }
 
 impl DeviceDescription {

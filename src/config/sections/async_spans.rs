@@ -30,7 +30,8 @@ encoded_as! {
 
 impl AsyncSpans {
     /// All variants.
-    pub const ALL: &'static [AsyncSpans] = &[AsyncSpans::Auto, AsyncSpans::PerPoll, AsyncSpans::Track, AsyncSpans::Both];
+    pub const ALL: &'static [AsyncSpans] =
+        &[AsyncSpans::Auto, AsyncSpans::PerPoll, AsyncSpans::Track, AsyncSpans::Both];
 
     /// Returns its name in `KINETO_ASYNC_SPANS`.
     pub const fn as_str(self) -> &'static str {

@@ -79,18 +79,7 @@ fn recording_over_a_step(set_by: i64, pauses: bool) -> Trace {
     sink.record(|batch| {
         let (kind, name) = (ActivityType::ConcurrentKernel, batch.name("kernel"));
         for start in (0..20).map(|half| unix_of(half * SECOND / 2 + SECOND / 10)) {
-            let (device, stream, end, correlation) = (0, 7, start + 1000, 0);
-            batch.work(&DeviceWork {
-                kind,
-                name,
-                device,
-                stream,
-                start,
-                end,
-                correlation,
-                shape: &NoLayout,
-                words: &[],
-            });
+            batch.work(&DeviceWork::new(kind, name, (0, 7), (start, start + 1000), &NoLayout));
         }
     });
     let all = (Ticks(1), seconds(10));

@@ -202,7 +202,7 @@ impl Reader {
             Record::CudaEvent(event) => self.add_event(event, batch),
             Record::Overhead(overhead) => {
                 let name = batch.name(overhead_name(overhead.what()));
-                batch.overhead(&Overhead { name, start: overhead.start(), end: overhead.end() });
+                batch.overhead(&Overhead::new(name, (overhead.start(), overhead.end())));
             }
             Record::Marker(marker) => self.markers.add_marker(marker, batch),
             Record::Memory2(memory) => add_allocation(memory, batch),
@@ -312,17 +312,12 @@ impl Reader {
         }
         // Events that are not selected are still needed to resolve waits.
         let is_row = self.types.contains(ActivityType::CudaEvent);
-        let name = batch.name("cudaEvent");
+        let at = if is_row { event.device_time().unwrap_or(0) } else { 0 };
+        let (name, place) = (batch.name("cudaEvent"), (event.context(), event.stream(), event.event()));
         batch.event(&EventRecord {
-            kind: ActivityType::CudaEvent,
-            name,
-            context: event.context(),
-            stream: event.stream(),
-            event: event.event(),
-            at: if is_row { event.device_time().unwrap_or(0) } else { 0 },
             correlation: event.correlation().into(),
-            shape: &shapes::EVENT,
             words: &shapes::event_words(event.context(), event.event()),
+            ..EventRecord::new(ActivityType::CudaEvent, name, place, at, &shapes::EVENT)
         });
     }
 
@@ -395,14 +390,9 @@ fn add_allocation(memory: &Memory2<'_>, batch: &mut Batch<'_>) {
         _ => return,
     };
     if memory.memory_kind() > PINNED {
-        batch.memory(&DeviceMemory {
-            kind: DeviceType::Cuda,
-            device: i16::try_from(memory.device()).unwrap_or(-1),
-            address: memory.address(),
-            bytes,
-            at: memory.timestamp(),
-            correlation: memory.correlation().into(),
-        });
+        let device = i16::try_from(memory.device()).unwrap_or(-1);
+        let allocation = DeviceMemory::new(DeviceType::Cuda, device, memory.address(), bytes, memory.timestamp());
+        batch.memory(&DeviceMemory { correlation: memory.correlation().into(), ..allocation });
     }
 }
 

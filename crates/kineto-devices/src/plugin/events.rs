@@ -241,10 +241,10 @@ impl OpenEvent {
                     }
                 }
                 EventPlace::Counter => {
-                    batch.counters(&CounterSample { kind, name, device, stream, at: start, shape, words });
+                    batch.counters(&CounterSample::new(kind, name, (device, stream), start, shape, words));
                 }
                 EventPlace::Correlation => batch.external(External { correlation, id: self.raw.id.cast_unsigned() }),
-                EventPlace::Overhead => batch.overhead(&Overhead { name, start, end }),
+                EventPlace::Overhead => batch.overhead(&Overhead::new(name, (start, end))),
             }
         });
     }

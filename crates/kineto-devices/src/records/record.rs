@@ -125,6 +125,22 @@ pub struct Synchronization<'r> {
     pub words: &'r [u64],
 }
 
+impl Synchronization<'_> {
+    /// Creates a wait from the context's and the stream's number, and its start and end, without an event, a correlation id
+    /// and further values.
+    ///
+    /// Set the rest by `Synchronization { event, ..Synchronization::new(…) }`, so that a new field breaks nothing.
+    pub const fn new(
+        kind: ActivityType,
+        name: Name,
+        (context, stream): (u32, u32),
+        (start, end): (u64, u64),
+        shape: &'static dyn RecordLayout,
+    ) -> Self {
+        Synchronization { kind, name, context, stream, event: 0, start, end, correlation: 0, shape, words: &[] }
+    }
+}
+
 /// An event that was recorded into a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRecord<'r> {
@@ -148,6 +164,22 @@ pub struct EventRecord<'r> {
     pub words: &'r [u64],
 }
 
+impl EventRecord<'_> {
+    /// Creates a record of an event from the numbers of context, stream and event, and its time, without a correlation id and
+    /// further values.
+    ///
+    /// Set the rest by `EventRecord { correlation, ..EventRecord::new(…) }`, so that a new field breaks nothing.
+    pub const fn new(
+        kind: ActivityType,
+        name: Name,
+        (context, stream, event): (u32, u32, u32),
+        at: u64,
+        shape: &'static dyn RecordLayout,
+    ) -> Self {
+        EventRecord { kind, name, context, stream, event, at, correlation: 0, shape, words: &[] }
+    }
+}
+
 /// Values of a device's counters at a point in time.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterSample<'r> {
@@ -165,6 +197,20 @@ pub struct CounterSample<'r> {
     pub shape: &'static dyn RecordLayout,
     /// The values; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
+}
+
+impl<'r> CounterSample<'r> {
+    /// Creates a sample from the device's and the stream's number, its time and its values.
+    pub const fn new(
+        kind: ActivityType,
+        name: Name,
+        (device, stream): (i32, u32),
+        at: u64,
+        shape: &'static dyn RecordLayout,
+        words: &'r [u64],
+    ) -> Self {
+        CounterSample { kind, name, device, stream, at, shape, words }
+    }
 }
 
 /// Links a call to its slice, where the vendor reports that apart from the call.
@@ -193,6 +239,15 @@ pub struct DeviceMemory {
     pub correlation: u64,
 }
 
+impl DeviceMemory {
+    /// Creates an allocation, or a free if `bytes` is negative, without a correlation id.
+    ///
+    /// Set it by `DeviceMemory { correlation, ..DeviceMemory::new(…) }`, so that a new field breaks nothing.
+    pub const fn new(kind: DeviceType, device: i16, address: u64, bytes: i64, at: u64) -> Self {
+        DeviceMemory { kind, device, address, bytes, at, correlation: 0 }
+    }
+}
+
 /// Time that the vendor's library spent.
 #[derive(Clone, Copy, Debug)]
 pub struct Overhead {
@@ -202,4 +257,11 @@ pub struct Overhead {
     pub start: u64,
     /// When it ended.
     pub end: u64,
+}
+
+impl Overhead {
+    /// Creates overhead from its reason, start and end.
+    pub const fn new(name: Name, (start, end): (u64, u64)) -> Self {
+        Overhead { name, start, end }
+    }
 }

@@ -102,16 +102,9 @@ impl SampledDevice {
         sink.clock_error(half);
         self.note_reasons(sample, sink);
         sink.record(|batch| {
-            let name = batch.name("telemetry");
-            batch.counters(&CounterSample {
-                kind: ActivityType::HardwareCounters,
-                name,
-                device: self.description.id,
-                stream: 0,
-                at: before.saturating_add(half),
-                shape: &SAMPLE,
-                words: &sample.to_words(),
-            });
+            let (kind, name) = (ActivityType::HardwareCounters, batch.name("telemetry"));
+            let (device, at, words) = ((self.description.id, 0), before.saturating_add(half), sample.to_words());
+            batch.counters(&CounterSample::new(kind, name, device, at, &SAMPLE, &words));
         });
     }
 

@@ -153,9 +153,9 @@ impl Reader {
             Record::Synchronization(sync) => self.add_synchronization(sync, batch),
             Record::Overhead(overhead) => {
                 let name = batch.name(overhead_name(overhead.what()));
-                let (start, end) = (overhead.start(), overhead.end());
-                let words = shapes::overhead_words(overhead);
-                batch.overhead_with(&Overhead { name, start, end }, &shapes::OVERHEAD, &words);
+                let (words, overhead) =
+                    (shapes::overhead_words(overhead), Overhead::new(name, (overhead.start(), overhead.end())));
+                batch.overhead_with(&overhead, &shapes::OVERHEAD, &words);
             }
             Record::Communication(communication) => self.add_communication(communication, batch),
         }
@@ -223,17 +223,11 @@ impl Reader {
     /// A wait is shown in the row of its thread, in a separate group.
     fn add_synchronization(&mut self, sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
         let name = self.names.function(sync.group(), sync.function(), batch).name;
+        let (row, times) = ((NO_CONTEXT, sync.thread()), (sync.start(), sync.end()));
         batch.synchronization(&Wait {
-            kind: ActivityType::XpuSync,
-            name,
-            context: NO_CONTEXT,
-            stream: sync.thread(),
-            event: 0,
-            start: sync.start(),
-            end: sync.end(),
             correlation: sync.correlation().into(),
-            shape: &shapes::SYNC,
             words: &shapes::sync_words(sync),
+            ..Wait::new(ActivityType::XpuSync, name, row, times, &shapes::SYNC)
         });
     }
 
@@ -242,18 +236,10 @@ impl Reader {
         let there = text::copy_c_string(name, &mut self.text);
         let name = if there { String::from_utf8_lossy(&self.text) } else { "unknown".into() };
         let name = batch.name(&format!("xccl::{name}"));
-        batch.call(&ApiCall {
-            kind: ActivityType::CollectiveComm,
-            name,
-            thread: Thread::Id(communication.thread().into()),
-            start: communication.start(),
-            end: communication.end(),
-            correlation: 0,
-            external: 0,
-            launches: false,
-            shape: &shapes::COMMUNICATION,
-            words: &[communicator],
-        });
+        let (kind, thread) = (ActivityType::CollectiveComm, Thread::Id(communication.thread().into()));
+        let times = (communication.start(), communication.end());
+        let call = ApiCall::new(kind, name, thread, times, &shapes::COMMUNICATION);
+        batch.call(&ApiCall { words: &[communicator], ..call });
     }
 
     /// Returns the name at that address, or `otherwise` if there is none.

@@ -169,23 +169,15 @@ impl KernelMetrics<'_> {
         let mut words = vec![self.kernel, self.queue];
         words.extend(MetricNames::metric_words(named, |it| it.with_unit, value));
         let Place { device, stream, start, end } = at;
-        let work = DeviceWork {
-            kind: ActivityType::ConcurrentKernel,
-            name: batch.name(&name),
-            device,
-            stream,
-            start: start.saturating_sub(1),
-            end: end.saturating_add(1),
-            correlation: 0,
-            shape: &shapes::METRICS,
-            words: &words,
-        };
+        let (kind, times) = (ActivityType::ConcurrentKernel, (start.saturating_sub(1), end.saturating_add(1)));
+        let work = DeviceWork::new(kind, batch.name(&name), (device, stream), times, &shapes::METRICS);
+        let work = DeviceWork { words: &words, ..work };
         // No call launched it.
         batch.work_of(CorrelationId(0), &work);
         let name = batch.name("xpu");
         let mut sample = |at, words: &[u64]| {
-            let (kind, shape) = (ActivityType::XpuScopeProfiler, &shapes::SAMPLE);
-            batch.counters(&CounterSample { kind, name, device, stream, at, shape, words });
+            let kind = ActivityType::XpuScopeProfiler;
+            batch.counters(&CounterSample::new(kind, name, (device, stream), at, &shapes::SAMPLE, words));
         };
         sample(start, &MetricNames::metric_words(named, |it| it.name, value));
         sample(end, &MetricNames::metric_words(named, |it| it.name, |_| 0));

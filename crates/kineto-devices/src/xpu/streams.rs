@@ -74,9 +74,7 @@ impl Streams {
         let device = |(id, gpu): (i32, &LevelZeroGpu)| {
             let mut device = DeviceDescription::new(id, gpu.name.as_str());
             let streams = seen.named.iter().filter(|((device, _), _)| *device == id);
-            let stream =
-                |(at, name): (&(i32, u32), &String)| Stream { id: at.1, name: name.clone(), order: at.1.into() };
-            device.streams = streams.map(stream).collect();
+            device.streams = streams.map(|((_, id), name)| Stream::new(*id, name.as_str())).collect();
             device
         };
         (0..).zip(&self.gpus).map(device).collect()

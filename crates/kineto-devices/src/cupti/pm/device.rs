@@ -384,9 +384,8 @@ impl DeviceSampling {
         }
         if let (Some(count), Some(name)) = (words.first_mut(), self.names.first()) {
             *count = present;
-            let kind = ActivityType::HardwareCounters;
-            let (name, device, stream) = (*name, self.number, 0);
-            batch.counters(&CounterSample { kind, name, device, stream, at, shape: &METRIC_VALUES, words: &words });
+            let (kind, device) = (ActivityType::HardwareCounters, (self.number, 0));
+            batch.counters(&CounterSample::new(kind, *name, device, at, &METRIC_VALUES, &words));
         }
     }
 

@@ -40,8 +40,8 @@ fn sink(bytes: u64) -> (RecordSink, Arc<ByteBudget>) {
 
 fn work(batch: &mut Batch<'_>, start: u64, words: &[u64]) {
     let (kind, name) = (ActivityType::ConcurrentKernel, batch.name("kernel"));
-    let (device, stream, end, correlation, shape) = (-1, 7, start + 1, start << 3, &NoLayout);
-    batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+    let work = DeviceWork::new(kind, name, (-1, 7), (start, start + 1), &NoLayout);
+    batch.work(&DeviceWork { correlation: start << 3, words, ..work });
 }
 
 #[test]
@@ -50,39 +50,18 @@ fn each_role_of_record_is_read_back() {
     sink.record(|batch| {
         let (kind, shape) = (ActivityType::CudaRuntime, &NoLayout);
         let name = batch.name("cudaLaunchKernel");
-        let call = ApiCall {
-            kind,
-            name,
-            thread: Thread::Handle(u32::MAX),
-            start: 1,
-            end: 2,
-            correlation: 3,
-            external: 4,
-            launches: true,
-            shape,
-            words: &[5, 0, 6, 0],
-        };
+        let call = ApiCall::new(kind, name, Thread::Handle(u32::MAX), (1, 2), shape);
+        let call = ApiCall { correlation: 3, external: 4, launches: true, words: &[5, 0, 6, 0], ..call };
         batch.call(&call);
         batch.call(&ApiCall { thread: Thread::Id(-9), launches: false, words: &[0], ..call });
         work(batch, 10, &[1]);
-        let (kind, name, context, stream, event) = (ActivityType::CudaSync, batch.name("s"), 2, u32::MAX, 8);
-        let (start, end, correlation, words) = (20, 0, 21, &[9][..]);
-        batch.synchronization(&Synchronization {
-            kind,
-            name,
-            context,
-            stream,
-            event,
-            start,
-            end,
-            correlation,
-            shape,
-            words,
-        });
-        let (at, kind) = (30, ActivityType::CudaEvent);
-        batch.event(&EventRecord { kind, name, context, stream: 1, event, at, correlation, shape, words: &[] });
+        let (name, correlation) = (batch.name("s"), 21);
+        let wait = Synchronization::new(ActivityType::CudaSync, name, (2, u32::MAX), (20, 0), shape);
+        batch.synchronization(&Synchronization { event: 8, correlation, words: &[9], ..wait });
+        let event = EventRecord::new(ActivityType::CudaEvent, name, (2, 1, 8), 30, shape);
+        batch.event(&EventRecord { correlation, ..event });
         batch.external(External { correlation: 40, id: 41 });
-        batch.overhead(&Overhead { name, start: 50, end: 51 });
+        batch.overhead(&Overhead::new(name, (50, 51)));
         batch.context(2, 1);
     });
     let collected = sink.collect_records(true);
