@@ -16,7 +16,7 @@ use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{
     ApiCall, Capabilities, DeviceWork, RecordLayout, RecordSink, RecordView, Recording, Selection, Thread, Unavailable,
 };
-use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, KinetoLayer, Timestamp, annotate};
+use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Format, KinetoLayer, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 #[derive(Clone, Debug, Default)]
@@ -139,7 +139,7 @@ fn measure(records: u64) {
     trace.for_each(|_| rows += 1);
     let walked = per(begun);
     let begun = Cpu::now();
-    trace.write_chrome(std::io::sink()).unwrap();
+    trace.write(std::io::sink(), Format::Json).unwrap();
     let written = per(begun);
     println!(
         "{records:>9} {packed:>8.1} {linked:>8.1} {walked:>8.1} {written:>8.1} {:>8.1} {:>8.1}   {rows} rows",

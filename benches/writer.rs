@@ -16,7 +16,7 @@ use std::time::Instant;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use tracing::{info_span, subscriber};
-use tracing_kineto::{KinetoLayer, Trace};
+use tracing_kineto::{Format, KinetoLayer, Trace};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -81,7 +81,7 @@ fn compare(name: &str) {
 
     let mut works: [&mut dyn FnMut(); 4] = [
         &mut || trace.save(&path).unwrap(),
-        &mut || trace.write_chrome(io::sink()).unwrap(),
+        &mut || trace.write(io::sink(), Format::Json).unwrap(),
         &mut || {
             let mut file = fs::File::create(&path).unwrap();
             bytes.chunks(1 << 20).for_each(|piece| file.write_all(piece).unwrap());
@@ -130,7 +130,7 @@ impl Write for Count {
 
 fn counted<'a, 'b>(bencher: Bencher<'a, 'b>, trace: &Trace) -> Bencher<'a, 'b> {
     let mut count = Count::default();
-    trace.write_chrome(&mut count).unwrap();
+    trace.write(&mut count, Format::Json).unwrap();
     bencher.counter(ItemsCount::new(SPANS)).counter(BytesCount::new(count.0))
 }
 
@@ -138,7 +138,7 @@ fn counted<'a, 'b>(bencher: Bencher<'a, 'b>, trace: &Trace) -> Bencher<'a, 'b> {
 #[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
 fn to_nothing(bencher: Bencher<'_, '_>, name: &str) {
     let trace = trace(name);
-    counted(bencher, trace).bench_local(|| trace.write_chrome(io::sink()).unwrap());
+    counted(bencher, trace).bench_local(|| trace.write(io::sink(), Format::Json).unwrap());
 }
 
 /// Perfetto's format, discarded.
@@ -146,9 +146,9 @@ fn to_nothing(bencher: Bencher<'_, '_>, name: &str) {
 fn perfetto_to_nothing(bencher: Bencher<'_, '_>, name: &str) {
     let trace = trace(name);
     let mut count = Count::default();
-    trace.write_perfetto(&mut count).unwrap();
+    trace.write(&mut count, Format::Perfetto).unwrap();
     let bencher = bencher.counter(ItemsCount::new(SPANS)).counter(BytesCount::new(count.0));
-    bencher.bench_local(|| trace.write_perfetto(io::sink()).unwrap());
+    bencher.bench_local(|| trace.write(io::sink(), Format::Perfetto).unwrap());
 }
 
 /// A segment, discarded.

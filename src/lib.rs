@@ -62,7 +62,7 @@
 //! - `reports`: the rest of [`analysis`], as in the crate `kineto-trace`: reads trace files, and summarizes, compares and checks
 //!   traces.
 //! - `doctor`: [`Doctor`], as `kineto doctor`.
-//! - `perfetto`: writes Perfetto's own format (`.pftrace`); `kineto convert` makes it of JSON.
+//! - `perfetto`: writes Perfetto's own format (`.pftrace`, [`Format::Perfetto`]); `kineto convert` makes it of JSON.
 //! - `chakra`: writes [execution traces](Trace::save_execution_trace).
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `analysis`: [`Trace::events`], [`Trace::key_averages`], [`profile!`]; off by default, because the command `kineto` shows
@@ -166,6 +166,8 @@ use kineto_devices::correlation;
 pub use kineto_model::activity;
 #[doc(inline)]
 pub use kineto_model::memory::{MemoryAction, MemoryRow, MemoryTimeline};
+#[doc(inline)]
+pub use kineto_model::write::file::Format;
 #[cfg(feature = "analysis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
 #[doc(inline)]

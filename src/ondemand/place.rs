@@ -9,7 +9,7 @@ use crate::os::descriptor::CheckedDescriptor;
 use crate::os::file_lock;
 use crate::os::folder::{FileId, Folder};
 use crate::session::{KeptFiles, remove_old_file};
-use crate::write::file::{Contents, Destination, Format, file_error, temporary_name, unfinished_name};
+use crate::write::file::{Contents, Destination, FileFormat, file_error, temporary_name, unfinished_name};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -126,7 +126,7 @@ impl<'r> RequestFiles<'r> {
 
 impl Destination for RequestFiles<'_> {
     fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
-        let format = Format::from_path(path)?;
+        let format = FileFormat::from_path(path)?;
         let failed = |what: &'static str| move |why| file_error(what, path, why);
         let mut named = self.find_name(path).map_err(failed("create"))?;
         let temporary = Temporary::create(&self.folder, path, self.mode).map_err(failed("create"))?;
@@ -329,7 +329,7 @@ fn resolve_allowed_path(asked: &Path, allowed: &Path, pid: u32, has_pid: bool) -
     if path.is_dir() {
         return refuse("is a folder");
     }
-    Format::from_path(&path).map(|_| path).map_err(|why| why.to_string())
+    FileFormat::from_path(&path).map(|_| path).map_err(|why| why.to_string())
 }
 
 /// Inserts the process id into a name as `dyno gputrace` prints it: before each `.json`. `dyno` prints a name without

@@ -5,7 +5,7 @@ use super::place::OutputFile;
 use super::source::{AnswerChannel, Incoming};
 use crate::config::{OnDemandConfig, ParsedRequest, PlaceholderValues, Timetable, extension_warning};
 use crate::text::count_with_noun;
-use crate::write::file::Format;
+use crate::write::file::FileFormat;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Request {
         };
         let elsewhere = output.rejection.map(|why| format!("{why}; writing to {} instead", output.path.display()));
         asked.warnings.extend(elsewhere);
-        if kind == RequestKind::Trace && !is_own && Format::check_extension(&output.path).is_err() {
+        if kind == RequestKind::Trace && !is_own && FileFormat::check_extension(&output.path).is_err() {
             asked.warnings.push(extension_warning(&output.path));
         }
         Ok(Request {

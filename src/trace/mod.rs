@@ -48,7 +48,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::write::chrome::{ChromeWriter, Header};
-use crate::write::file::{self, Destination, FileContent, FormatKind};
+use crate::write::file::{self, Destination, FileContent, Format};
 #[cfg(feature = "perfetto")]
 use crate::write::perfetto::PerfettoWriter;
 use crate::write::sink::Writers;
@@ -272,7 +272,7 @@ impl Trace {
             return Err(Error::new(ErrorKind::AlreadySaved, why));
         }
         let saved = to.write_file(path, info.config.gzip_level, &mut |name, out| {
-            let format = file::Format::from_path(name).map_or(FormatKind::Json, |format| format.kind);
+            let format = file::FileFormat::from_path(name).map_or(Format::Json, |format| format.kind);
             let url = name.to_string_lossy();
             self.try_write(out, format, url.strip_prefix("file://").unwrap_or(&url), report)
         });
@@ -283,22 +283,13 @@ impl Trace {
         saved
     }
 
-    /// Writes the trace as Kineto's JSON.
+    /// Writes the trace, not compressed.
     ///
     /// # Errors
-    /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
-    pub fn write_chrome(&self, mut out: impl Write) -> io::Result<()> {
-        self.try_write(&mut PlainContent(&mut out), FormatKind::Json, "", &mut ProgressReport::default())
-    }
-
-    /// Writes the trace in Perfetto's own format (`.pftrace`): exact nanoseconds, and overlapping slices whole.
-    ///
-    /// # Errors
-    /// Those of [`write_chrome`](Self::write_chrome).
-    #[cfg(feature = "perfetto")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "perfetto")))]
-    pub fn write_perfetto(&self, mut out: impl Write) -> io::Result<()> {
-        self.try_write(&mut PlainContent(&mut out), FormatKind::Perfetto, "", &mut ProgressReport::default())
+    /// Those of `out`, [`Unsupported`](io::ErrorKind::Unsupported) if the format's feature is off, and
+    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
+    pub fn write(&self, mut out: impl Write, format: Format) -> io::Result<()> {
+        self.try_write(&mut PlainContent(&mut out), format, "", &mut ProgressReport::default())
     }
 
     /// Saves the trace, and next to it the execution trace if the builder enabled that; returns the name of the trace's file.
@@ -312,7 +303,7 @@ impl Trace {
     fn try_write(
         &self,
         out: &mut dyn FileContent,
-        format: FormatKind,
+        format: Format,
         name: &str,
         report: &mut ProgressReport<'_>,
     ) -> io::Result<()> {
@@ -322,7 +313,7 @@ impl Trace {
     fn write_all(
         &self,
         out: &mut dyn FileContent,
-        format: FormatKind,
+        format: Format,
         name: &str,
         report: &mut ProgressReport<'_>,
     ) -> io::Result<()> {
@@ -333,7 +324,7 @@ impl Trace {
         let header = Header { metadata: &metadata, device_properties: &devices, base };
         let distributed = self.distributed_info().map(|info| info.to_json());
         match format {
-            FormatKind::Json => {
+            Format::Json => {
                 let mut writer = ChromeWriter::new(out, &header)?;
                 if let Some(rows) = self.write_rows(&mut writer, &bytes, report)? {
                     writer.mark_incomplete(rows, self.row_count());
@@ -341,7 +332,7 @@ impl Trace {
                 writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
             }
             #[cfg(feature = "perfetto")]
-            FormatKind::Perfetto => {
+            Format::Perfetto => {
                 let mut writer = PerfettoWriter::new(out, &header)?;
                 self.devices().arrows_with_several_ends().for_each(|(flow, ends)| writer.set_ends(flow, ends));
                 if let Some(rows) = self.write_rows(&mut writer, &bytes, report)? {
@@ -349,10 +340,7 @@ impl Trace {
                 }
                 writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
             }
-            #[cfg(not(feature = "perfetto"))]
-            FormatKind::Perfetto => {
-                return Err(io::Error::new(io::ErrorKind::Unsupported, "the feature \"perfetto\" is off"));
-            }
+            _ => return Err(format.missing_feature()),
         }
         Ok(())
     }

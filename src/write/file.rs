@@ -6,7 +6,7 @@ use crate::os::file_lock;
 use crate::os::folder::{Folder, read_entries};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use kineto_model::write::file::{self as plain, Protection, is_unfinished_name};
-pub(crate) use kineto_model::write::file::{FileContent, Format, FormatKind, check_writable, save, stem_and_end};
+pub(crate) use kineto_model::write::file::{FileContent, FileFormat, Format, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
 pub(crate) use kineto_model::write::file::{file_error, temporary_name, unfinished_name};
 use std::ffi::OsStr;

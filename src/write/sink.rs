@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::file::{self, Contents, Destination, FileContent, Format};
+use super::file::{self, Contents, Destination, FileContent, FileFormat};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 
@@ -152,7 +152,7 @@ impl Sinks {
             }
             return Err(self.unknown_scheme_error(url, &scheme));
         };
-        let format = Format::from_path(target)?;
+        let format = FileFormat::from_path(target)?;
         let failed = |what: &str, error: io::Error| {
             if scheme == Writers::SCHEME {
                 let advice = "see why the writer fails, or save to a file";

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use support::gpu::machine;
 use support::{File, cuda, gpu, spawn};
 use tracing::{info_span, subscriber};
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Overflow, Trace};
+use tracing_kineto::{ActivityType, ActivityTypes, Format, KinetoLayerBuilder, Loss, Overflow, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
 const MIB: u64 = 1 << 20;
@@ -85,7 +85,7 @@ impl LaunchRun {
         let trace: Trace = guard.finish().unwrap();
         let stopping = begun.elapsed();
         let begun = Instant::now();
-        trace.write_chrome(std::io::sink()).unwrap();
+        trace.write(std::io::sink(), Format::Json).unwrap();
         let writing = begun.elapsed();
         let stats = trace.stats();
         let report = stats.collectors.iter().find(|report| report.name == "cupti").unwrap();
@@ -236,7 +236,7 @@ fn child_with_threads_and_snapshots() {
             }
             for _ in 0..4 {
                 std::thread::sleep(Duration::from_millis(600));
-                guard.profiler().snapshot().unwrap().write_chrome(std::io::sink()).unwrap();
+                guard.profiler().snapshot().unwrap().write(std::io::sink(), Format::Json).unwrap();
             }
             ended.store(true, Ordering::Relaxed);
         });

@@ -11,9 +11,9 @@ use support::faults::{Fault, KERNELS, STEPS, check_accounted, check_clock, check
 use support::gpu::{Counts, calls, kernels, losses, machine};
 use support::{File, cuda, faults, gpu, layer, record_with};
 use tracing::info_span;
-use tracing_kineto::Loss;
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::Why;
+use tracing_kineto::{Format, Loss};
 use tracing_subscriber::layer::SubscriberExt;
 
 const FAULTS: &[Fault] = &[
@@ -287,7 +287,7 @@ fn mutated_records_leave_a_readable_file() {
         assert_eq!(stats.slices, 3 * STEPS as u64, "{seed}");
         // The file, and the tables of the trace and the file.
         let mut text = Vec::new();
-        trace.write_chrome(&mut text).unwrap();
+        trace.write(&mut text, Format::Json).unwrap();
         let read = Events::from_reader(&text[..]).unwrap_or_else(|error| panic!("{seed}: {error}"));
         assert_eq!(read.iter().count(), trace.events().iter().count(), "{seed}");
         assert!(

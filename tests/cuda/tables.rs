@@ -4,7 +4,7 @@ use support::cuda::Stream;
 use support::gpu;
 use tracing::info_span;
 use tracing_kineto::analysis::{Events, GroupBy, Section, StackMetric};
-use tracing_kineto::annotate;
+use tracing_kineto::{Format, annotate};
 
 #[test]
 fn device_time_is_in_the_rows_of_its_span_and_its_kernel() {
@@ -34,7 +34,7 @@ fn device_time_is_in_the_rows_of_its_span_and_its_kernel() {
     assert_eq!(averages.cpu_base_ns(), steps.cast_signed(), "all other time lies in the steps");
 
     let mut text = Vec::new();
-    file.trace.write_chrome(&mut text).unwrap();
+    file.trace.write(&mut text, Format::Json).unwrap();
     let read = Events::from_reader(text.as_slice()).unwrap();
     let exported = |events: &Events| {
         let averages = events.averages().by(GroupBy::Stack(3)).by(GroupBy::Device).compute();

@@ -3,6 +3,7 @@
 use serde_json::{Number, Value};
 use support::record;
 use tracing::info_span;
+use tracing_kineto::Format;
 
 #[test]
 fn both_features_are_enabled_in_these_tests() {
@@ -17,7 +18,7 @@ fn metadata_keeps_its_meaning() {
     let json = r#"{"z":[1,-2.5,1e3],"a":{"big":12345678901234567890123,"null":null}}"#;
     file.trace.add_metadata_json("json", json).unwrap();
     let mut text = Vec::new();
-    file.trace.write_chrome(&mut text).unwrap();
+    file.trace.write(&mut text, Format::Json).unwrap();
     let value: Value = serde_json::from_slice(&text).unwrap();
     let json = value.get("json").unwrap();
     assert_eq!(

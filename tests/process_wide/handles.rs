@@ -2,7 +2,7 @@
 
 use support::gpu::in_child;
 use tracing::info_span;
-use tracing_kineto::{ErrorKind, KinetoLayer};
+use tracing_kineto::{ErrorKind, Format, KinetoLayer};
 use tracing_subscriber::prelude::*;
 
 #[test]
@@ -29,7 +29,7 @@ fn child_finds_the_profiler() {
     drop(first);
     let trace = tracing_kineto::profiler().unwrap().stop().unwrap();
     let mut json = Vec::new();
-    trace.write_chrome(&mut json).unwrap();
+    trace.write(&mut json, Format::Json).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["which"], "last", "{json}");
 }

@@ -10,7 +10,7 @@ use tracing_kineto::activity::{
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::CpuTraceBuilder;
 use tracing_kineto::torch::{Libkineto, TorchOptions};
-use tracing_kineto::{ActivityTypes, ErrorKind, Loss, Timestamp, Trace};
+use tracing_kineto::{ActivityTypes, ErrorKind, Format, Loss, Timestamp, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Returns the time `us` microseconds after a fixed time in 2026.
@@ -108,7 +108,7 @@ fn unfinished_slices_reach_the_end_and_overlaps_get_rows() {
     }
     let trace = builder.finish(at(200));
     let mut bytes = Vec::new();
-    trace.write_chrome(&mut bytes).unwrap();
+    trace.write(&mut bytes, Format::Json).unwrap();
     let file: Value = serde_json::from_slice(&bytes).unwrap();
     let open = rows(&file, "open")[0];
     assert_eq!((open["dur"].as_f64(), &open["args"]["finished"]), (Some(160.0), &false.into()));

@@ -3,7 +3,7 @@
 use support::record_edited_with;
 use tracing::{Level, info, info_span};
 use tracing_kineto::torch::TorchOptions;
-use tracing_kineto::{ArgValue, EventEdit, counter};
+use tracing_kineto::{ArgValue, EventEdit, Format, counter};
 
 #[test]
 fn post_process_renames_changes_and_drops_events() {
@@ -73,7 +73,7 @@ fn post_process_stops_at_its_timeout_with_a_whole_file() {
         });
         let trace = guard.finish().unwrap();
         let mut text = Vec::new();
-        trace.write_chrome(&mut text).unwrap();
+        trace.write(&mut text, Format::Json).unwrap();
         assert_eq!(tracing_kineto::analysis::Events::from_reader(text.as_slice()).unwrap().len(), 1000);
         // The base time may follow the events.
         let behind = String::from_utf8(text.clone()).unwrap();

@@ -14,7 +14,9 @@ use tracing_kineto::integration::{
     ApiCall, Capabilities, DeviceTimer, DeviceWork, NotTimed, RecordLayout, RecordSink, RecordView, Recording,
     Selection, Thread, Token, Unavailable,
 };
-use tracing_kineto::{ActivityType, ActivityTypes, Devices, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver};
+use tracing_kineto::{
+    ActivityType, ActivityTypes, Devices, ErrorKind, Format, KinetoLayer, Mode, ObservedSpan, SpanObserver,
+};
 
 thread_local! {
     static PUSHED: Cell<u64> = const { Cell::new(0) };
@@ -135,7 +137,7 @@ fn backend_registers_a_name_collector_observer_and_timer() {
     }
     assert_eq!(file.json["privateuse1_backend_name"], "npu");
     let mut text = Vec::new();
-    file.trace.write_chrome(&mut text).unwrap();
+    file.trace.write(&mut text, Format::Json).unwrap();
     for events in [file.trace.events(), Events::from_reader(text.as_slice()).unwrap()] {
         assert_eq!(
             (events.accelerator(), events.device_name(DeviceType::PrivateUse1)),

@@ -9,7 +9,7 @@ use tracing_kineto::activity::{Activity, Body, Track};
 use tracing_kineto::integration::{CpuTraceBuilder, DeferredEvents};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::torch::Libkineto;
-use tracing_kineto::{ActivityType, ErrorKind, Segment, Timestamp, Trace, annotate, counter};
+use tracing_kineto::{ActivityType, ErrorKind, Format, Segment, Timestamp, Trace, annotate, counter};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// The bytes of a header, and the unit of frames.
@@ -70,8 +70,8 @@ fn written(trace: &Trace) -> Vec<u8> {
 fn use_all(file: &[u8]) -> Result<Segment, ErrorKind> {
     let segment = Trace::read_segment_from(file, "memory").map_err(|error| error.kind())?;
     let trace = &segment.trace;
-    trace.write_chrome(io::sink()).unwrap();
-    trace.write_perfetto(io::sink()).unwrap();
+    trace.write(io::sink(), Format::Json).unwrap();
+    trace.write(io::sink(), Format::Perfetto).unwrap();
     drop((trace.stats().to_string(), trace.tracks(), trace.why_empty(), trace.events().key_averages().table()));
     Ok(segment)
 }
@@ -122,7 +122,7 @@ fn segment_of_a_read_trace_is_the_same() {
     let second = written(&use_all(&first).unwrap().trace);
     let read = |file: &[u8]| {
         let mut json = Vec::new();
-        use_all(file).unwrap().trace.write_chrome(&mut json).unwrap();
+        use_all(file).unwrap().trace.write(&mut json, Format::Json).unwrap();
         String::from_utf8(json).unwrap()
     };
     assert_eq!(read(&first), read(&second));

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use tracing::{Instrument, info_span};
-use tracing_kineto::{ArgValue, AsyncSpans, KinetoLayer};
+use tracing_kineto::{ArgValue, AsyncSpans, Format, KinetoLayer};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Records `work`; returns the "b" and "e" rows.
@@ -15,7 +15,7 @@ fn tracks(async_spans: AsyncSpans, work: impl FnOnce()) -> Vec<Value> {
     let (layer, guard) = KinetoLayer::builder().no_output().async_spans(async_spans).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
     let mut file = Vec::new();
-    guard.finish().unwrap().write_chrome(&mut file).unwrap();
+    guard.finish().unwrap().write(&mut file, Format::Json).unwrap();
     let mut file: Value = serde_json::from_slice(&file).unwrap();
     let Value::Array(mut rows) = file["traceEvents"].take() else { panic!("no events") };
     rows.retain(|row| row["ph"] == "b" || row["ph"] == "e");

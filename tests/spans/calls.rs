@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{File, Slice, layer};
 use tracing::{Level, info_span};
-use tracing_kineto::{DumpTrigger, Dumps, KinetoLayerBuilder, Overflow, Spill, Trace};
+use tracing_kineto::{DumpTrigger, Dumps, Format, KinetoLayerBuilder, Overflow, Spill, Trace};
 use tracing_subscriber::prelude::*;
 
 /// The smallest limit at which the records of a scenario still fit several times.
@@ -131,7 +131,7 @@ pub(super) fn all_figures(trace: &Trace) -> Figures {
         figures.insert(row.name().to_owned(), [row.count(), row.enters(), 0]);
     }
     let mut file = Vec::new();
-    trace.write_chrome(&mut file).unwrap();
+    trace.write(&mut file, Format::Json).unwrap();
     // Only these rows are parsed, since the others may be long.
     let begins = str::from_utf8(&file).unwrap().lines().filter(|line| line.contains(r#""ph":"b""#));
     for begin in begins {

@@ -5,7 +5,7 @@ use super::FRAMES;
 use serde_json::Value;
 use std::thread;
 use tracing::{Dispatch, dispatcher, error_span, info_span};
-use tracing_kineto::{AsyncSpans, KinetoLayer, KinetoLayerBuilder, Loss, TraceStats};
+use tracing_kineto::{AsyncSpans, Format, KinetoLayer, KinetoLayerBuilder, Loss, TraceStats};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Records `work`; returns the rows of the file and the statistics.
@@ -18,7 +18,7 @@ fn record(
     dispatcher::with_default(&dispatch, || work(&dispatch));
     let trace = guard.finish().unwrap();
     let mut file = Vec::new();
-    trace.write_chrome(&mut file).unwrap();
+    trace.write(&mut file, Format::Json).unwrap();
     let mut file: Value = serde_json::from_slice(&file).unwrap();
     let Value::Array(rows) = file["traceEvents"].take() else { panic!("no events") };
     (rows, trace.stats())

@@ -4,7 +4,7 @@ use std::fmt;
 use support::{record, record_with};
 use tracing::field::{Empty, Value};
 use tracing::{Span, error, info, info_span};
-use tracing_kineto::{Args, AsyncSpans, Fields, KinetoLayerBuilder, Loss, annotate};
+use tracing_kineto::{Args, AsyncSpans, Fields, Format, KinetoLayerBuilder, Loss, annotate};
 
 /// Records one span and compares the args of its fields.
 #[track_caller]
@@ -201,7 +201,7 @@ fn series_of_counters_keep_the_names_of_fields() {
 fn keys_are_unique_for_any_field_names() {
     let file = record(|| info_span!("s", dims = "[[1]]", "Input Dims" = "[[2]]", x = 1, x = 2).in_scope(|| ()));
     let mut text = Vec::new();
-    file.trace.write_chrome(&mut text).unwrap();
+    file.trace.write(&mut text, Format::Json).unwrap();
     let text = String::from_utf8(text).unwrap();
     let row = text.lines().find(|line| line.contains(r#""name":"s""#)).unwrap();
     for key in [r#""Input Dims":"#, r#""x":"#] {

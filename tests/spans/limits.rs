@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::sync::Barrier;
 use tracing::{Dispatch, dispatcher::with_default, info_span};
-use tracing_kineto::{Fields, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
+use tracing_kineto::{Fields, Format, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
 use tracing_subscriber::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -24,7 +24,7 @@ fn record(work: impl FnOnce()) -> Trace {
 /// Returns the rows of the trace's file.
 fn rows(trace: &Trace, ph: &str) -> Vec<Value> {
     let mut bytes = Vec::new();
-    trace.write_chrome(&mut bytes).unwrap();
+    trace.write(&mut bytes, Format::Json).unwrap();
     let mut json: Value = serde_json::from_slice(&bytes).unwrap();
     let Value::Array(rows) = json["traceEvents"].take() else { panic!("no rows") };
     rows.into_iter().filter(|row| row["ph"] == ph && row["cat"] != "Trace").collect()

@@ -1,8 +1,8 @@
 //! Types that are `Send` and `Sync`.
 
 use tracing_kineto::{
-    Error, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Profiler, RecordWhile, Schedule, Status, StepOutcome,
-    Trace, TraceStats, TraceTrack,
+    Error, Format, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Profiler, RecordWhile, Schedule, Status,
+    StepOutcome, Trace, TraceStats, TraceTrack,
 };
 
 const fn is_send_and_sync<T: Send + Sync + 'static>() {}
@@ -32,7 +32,7 @@ fn trace_can_be_written_by_several_threads_at_once() {
     let trace = guard.finish().expect("was recording");
     let write = || {
         let mut text = Vec::new();
-        trace.write_chrome(&mut text).expect("writes to memory");
+        trace.write(&mut text, Format::Json).expect("writes to memory");
         text
     };
     let texts = std::thread::scope(|scope| {

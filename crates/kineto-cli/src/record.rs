@@ -4,7 +4,7 @@ use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
 use crate::{print_error, print_text};
 use kineto_base::text::escaped_path;
-use kineto_model::write::file::Format;
+use kineto_model::write::file::FileFormat;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitCode, String> {
     let output = arguments.output.clone().unwrap_or_else(|| default_output(Path::new(program)));
     let cannot = |what: &str, error: io::Error| format!("cannot {what}: {error}");
     let output = std::path::absolute(&output).map_err(|error| cannot("find this folder", error))?;
-    Format::check_extension(&output).map_err(|error| error.to_string())?;
+    FileFormat::check_extension(&output).map_err(|error| error.to_string())?;
     if output.as_os_str().as_encoded_bytes().contains(&b'{') {
         return Err(format!("{}: placeholders are not supported here; name a file", output.display()));
     }

@@ -3,7 +3,7 @@
 use crate::trace_file::{check_has_name, is_standard_stream, left_out_text};
 use crate::{print_error, print_text};
 use kineto_base::text::{count_with_noun, escaped_path};
-use kineto_model::write::file::{Format, is_unfinished_name, stem_and_end};
+use kineto_model::write::file::{FileFormat, is_unfinished_name, stem_and_end};
 use kineto_trace::analysis::{self, Events};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -43,7 +43,9 @@ pub(crate) fn run(arguments: &RepairArguments) -> ExitCode {
         (&arguments.trace, arguments.output.clone().unwrap_or_else(|| default_output(&arguments.trace)));
     if let Some(output) = &arguments.output {
         let checked = check_has_name(output);
-        if let Err(error) = checked.and_then(|()| Format::check_extension(output).map_err(|error| error.to_string())) {
+        if let Err(error) =
+            checked.and_then(|()| FileFormat::check_extension(output).map_err(|error| error.to_string()))
+        {
             return print_error(&error);
         }
     }

@@ -27,6 +27,9 @@ pub mod analysis;
 
 #[cfg(feature = "reports")]
 pub use analysis::check;
+#[cfg(feature = "files")]
+#[doc(inline)]
+pub use kineto_model::write::file::Format;
 #[doc(inline)]
 pub use kineto_model::{Error, ErrorKind, Loss, Timestamp, activity, memory};
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::info_span;
-use tracing_kineto::{KinetoLayer, Overflow, Profiler, Segment, Spill, Trace};
+use tracing_kineto::{Format, KinetoLayer, Overflow, Profiler, Segment, Spill, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -158,7 +158,7 @@ fn watch(profiler: &Profiler, time: Duration, report: &Report) -> Result<(u64, u
         let start = Instant::now();
         let snapshot = profiler.snapshot()?;
         let waited = start.elapsed();
-        snapshot.write_chrome(std::io::sink())?;
+        snapshot.write(std::io::sink(), Format::Json)?;
         let written = start.elapsed() - waited;
         let (kept, window) = (snapshot.stats().device_activities, snapshot.stats().duration);
         drop(snapshot);

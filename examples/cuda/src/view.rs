@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::error::Error;
-use tracing_kineto::Trace;
+use tracing_kineto::{Format, Trace};
 
 /// The rows and arrows of a trace; times are nanoseconds since the epoch.
 pub struct View {
@@ -55,7 +55,7 @@ pub struct Point {
 impl View {
     pub fn new(trace: &Trace) -> Result<View, Box<dyn Error>> {
         let mut json = Vec::new();
-        trace.write_chrome(&mut json)?;
+        trace.write(&mut json, Format::Json)?;
         View::read(&json)
     }
 

@@ -7,7 +7,7 @@ use super::super::sources::settings::{ConfigSource, SourceSettings};
 use super::super::value::Value;
 use crate::error::{Error, ErrorKind};
 use kineto_base::text::escaped_path;
-use kineto_model::write::file::{Format, is_stream};
+use kineto_model::write::file::{FileFormat, is_stream};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ impl Output {
     pub(crate) fn check_extension(&self, warnings: &mut Vec<String>) -> Result<(), Error> {
         let (Output::PerProcess(path) | Output::Exact(path)) = self else { return Ok(()) };
         let Some(file) = without_url(path) else { return Ok(()) };
-        match (Format::check_extension(file), self) {
+        match (FileFormat::check_extension(file), self) {
             (Err(_), Output::PerProcess(_)) => {
                 warnings.push(extension_warning(file));
                 Ok(())

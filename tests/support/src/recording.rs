@@ -8,7 +8,7 @@ use tracing::Dispatch;
 use tracing_kineto::activity::Flow;
 use tracing_kineto::analysis::{Event, Events, Note};
 use tracing_kineto::integration::{CollectorReport, Unavailable};
-use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
+use tracing_kineto::{Format, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// A trace and the file that it makes.
@@ -142,7 +142,7 @@ fn check_read_back(trace: &Trace, before: &[(String, String)], text: &[u8]) {
 #[track_caller]
 fn check_native_read_back(trace: &Trace) {
     let mut file = Vec::new();
-    trace.write_perfetto(&mut file).unwrap();
+    trace.write(&mut file, Format::Perfetto).unwrap();
     let (recorded, read) = (trace.events(), Events::from_reader(file.as_slice()).unwrap());
     // Arrows with a number of 2^40 or more, those of a second collector, have other numbers and kinds there.
     let is_renumbered = recorded.iter().flat_map(|event| event.flows()).any(|flow| flow.id >= 1 << 40);
@@ -171,7 +171,7 @@ fn check_native_read_back(trace: &Trace) {
 fn check_segment(trace: &Trace) {
     let file = |trace: &Trace| {
         let mut file = Vec::new();
-        trace.write_chrome(&mut file).unwrap();
+        trace.write(&mut file, Format::Json).unwrap();
         file
     };
     let (before, mut segment) = (trace.metadata(), Vec::new());
@@ -205,7 +205,7 @@ impl File {
     #[track_caller]
     fn of_edited(trace: Trace) -> File {
         let (before, mut text) = (trace.metadata(), Vec::new());
-        trace.write_chrome(&mut text).unwrap();
+        trace.write(&mut text, Format::Json).unwrap();
         let json = serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&text)));
         let main = std::thread::current().name().unwrap_or_default().to_owned();
         if text.len() < READ_BACK_MAX {

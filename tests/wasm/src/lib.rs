@@ -16,8 +16,8 @@ use tracing_kineto::integration::{CpuTraceBuilder, DeferredEvents};
 use tracing_kineto::memory::{self, Category, Device, Tracked};
 use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{
-    Doctor, ErrorKind, Fields, KinetoLayer, Mode, Profiler, Schedule, StepState, Timestamp, Trace, annotate, counter,
-    profile,
+    Doctor, ErrorKind, Fields, Format, KinetoLayer, Mode, Profiler, Schedule, StepState, Timestamp, Trace, annotate,
+    counter, profile,
 };
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -194,7 +194,7 @@ fn use_own_records() -> Result<(), Box<dyn Error>> {
     }
     let trace = builder.finish(at(2_000));
     let mut file = Vec::new();
-    trace.write_chrome(&mut file)?;
+    trace.write(&mut file, Format::Json)?;
     let events = ReadOptions::new().time_limit(Duration::from_secs(60)).from_reader(file.as_slice())?;
     let ops = |events: &Events| events.iter().filter(|event| event.name() == "op").count();
     assert_eq!((ops(&events), ops(&trace.events())), (3, 3));

@@ -41,7 +41,7 @@ pub(super) fn begin_protection() -> Option<Box<dyn Any>> {
 /// symbolic link is itself replaced and never followed, so other users of a shared folder cannot redirect the write.
 ///
 /// Character devices and `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` are written to directly. The file extension
-/// determines the [format](Format); `gzip_level` is 0 to 9. Data is not synced to the disk: after a power failure the
+/// determines the [format](FileFormat); `gzip_level` is 0 to 9. Data is not synced to the disk: after a power failure the
 /// file may be empty, after a crash of the program it is complete.
 ///
 /// # Errors
@@ -53,7 +53,7 @@ pub fn save(
     gzip_level: u32,
     write: &mut dyn FnMut(&mut dyn FileContent) -> io::Result<()>,
 ) -> Result<(), Error> {
-    let format = Format::from_path(path)?;
+    let format = FileFormat::from_path(path)?;
     if is_stream(path) {
         let mut file = OpenOptions::new().write(true).open(path).map_err(|error| file_error("open", path, error))?;
         return format.encode(&mut file, gzip_level, write).map_err(|error| file_error("write", path, error));
@@ -71,7 +71,7 @@ pub fn save(
 ///
 /// The same as those of [`save`].
 pub fn check_writable(path: &Path) -> Result<(), Error> {
-    Format::from_path(path)?;
+    FileFormat::from_path(path)?;
     if is_stream(path) {
         return Ok(());
     }
@@ -117,23 +117,36 @@ impl FileContent for CountedFile<'_> {
 
 /// A file format, determined by the file extension, ignoring case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
+pub struct FileFormat {
     /// The encoding of the trace.
-    pub kind: FormatKind,
+    pub kind: Format,
     /// Whether the file is compressed: the extension ends in `.gz`.
     pub is_gzip: bool,
 }
 
 /// The encoding of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FormatKind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
     /// Kineto's JSON, for all other extensions.
     Json,
-    /// Perfetto's protobuf format: `.pftrace`, or `.perfetto-trace` as in Perfetto's own tools.
+    /// Perfetto's protobuf format: `.pftrace`, or `.perfetto-trace` as in Perfetto's own tools. Needs the feature `perfetto`.
+    ///
+    /// Times are exact nanoseconds, and overlapping slices are whole.
     Perfetto,
 }
 
 impl Format {
+    /// Returns the error of a build without the format's feature.
+    #[doc(hidden)]
+    pub fn missing_feature(self) -> io::Error {
+        let remedy = "switch it on in Cargo.toml, or write JSON";
+        let why = format!("cannot write the format {self:?}: the feature \"perfetto\" is off; {remedy}");
+        io::Error::new(io::ErrorKind::Unsupported, why)
+    }
+}
+
+impl FileFormat {
     /// Returns the format for `path`.
     ///
     /// # Errors
@@ -158,15 +171,15 @@ impl Format {
         if is_perfetto && !cfg!(feature = "perfetto") {
             return needs_feature("perfetto", "save as .json, which `kineto convert` converts");
         }
-        let kind = if is_perfetto { FormatKind::Perfetto } else { FormatKind::Json };
-        Ok(Format { kind, is_gzip: plain.is_some() })
+        let kind = if is_perfetto { Format::Perfetto } else { Format::Json };
+        Ok(FileFormat { kind, is_gzip: plain.is_some() })
     }
 
     /// Checks that the extension of `path` determines its format, or that it is a device such as `/dev/stdout`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] if [`from_path`](Format::from_path) chooses JSON because it does not know the extension.
+    /// [`ErrorKind::Unsupported`] if [`from_path`](FileFormat::from_path) chooses JSON because it does not know the extension.
     pub fn check_extension(path: &Path) -> Result<(), Error> {
         let name = path.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -499,21 +512,31 @@ mod tests {
     }
 
     #[test]
+    fn format_without_its_feature_names_it() {
+        let error = Format::Perfetto.missing_feature();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("the feature \"perfetto\" is off; "), "{error}");
+    }
+
+    #[test]
     fn format_follows_the_extension() {
-        let json = Format { kind: FormatKind::Json, is_gzip: false };
-        let perfetto = Format { kind: FormatKind::Perfetto, is_gzip: false };
-        assert_eq!(Format::from_path(Path::new("a.pt.trace.json")).unwrap(), json);
-        assert_eq!(Format::from_path(Path::new("a.gz/b")).unwrap(), json);
+        let json = FileFormat { kind: Format::Json, is_gzip: false };
+        let perfetto = FileFormat { kind: Format::Perfetto, is_gzip: false };
+        assert_eq!(FileFormat::from_path(Path::new("a.pt.trace.json")).unwrap(), json);
+        assert_eq!(FileFormat::from_path(Path::new("a.gz/b")).unwrap(), json);
         for native in ["a.pftrace", "a.b.PFTRACE", "a.perfetto-trace"] {
-            assert_eq!(Format::from_path(Path::new(native)).unwrap(), perfetto);
+            assert_eq!(FileFormat::from_path(Path::new(native)).unwrap(), perfetto);
         }
         for native in ["a.json.zst", "a.zip"] {
-            assert_eq!(Format::from_path(Path::new(native)).unwrap_err().kind(), ErrorKind::Unsupported);
+            assert_eq!(FileFormat::from_path(Path::new(native)).unwrap_err().kind(), ErrorKind::Unsupported);
         }
-        let packed = Format::from_path(Path::new("a.JSON.GZ"));
+        let packed = FileFormat::from_path(Path::new("a.JSON.GZ"));
         if cfg!(feature = "gzip") {
-            assert_eq!(packed.unwrap(), Format { is_gzip: true, ..json });
-            assert_eq!(Format::from_path(Path::new("a.pftrace.gz")).unwrap(), Format { is_gzip: true, ..perfetto });
+            assert_eq!(packed.unwrap(), FileFormat { is_gzip: true, ..json });
+            assert_eq!(
+                FileFormat::from_path(Path::new("a.pftrace.gz")).unwrap(),
+                FileFormat { is_gzip: true, ..perfetto }
+            );
         } else {
             let error = packed.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -524,10 +547,10 @@ mod tests {
     #[test]
     fn unknown_extension_is_an_error() {
         for known in ["a.json", "a.pt.trace.JSON.gz", "a.pftrace", "a.perfetto-trace.gz", "/dev/stdout", "/dev/null"] {
-            assert!(Format::check_extension(Path::new(known)).is_ok() || !cfg!(unix), "{known}");
+            assert!(FileFormat::check_extension(Path::new(known)).is_ok() || !cfg!(unix), "{known}");
         }
         for unknown in ["a", "a.txt", "a.gz", "a.json/b", "a.jsonl", "json", "/dev"] {
-            let error = Format::check_extension(Path::new(unknown)).unwrap_err();
+            let error = FileFormat::check_extension(Path::new(unknown)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{unknown}");
             assert!(error.to_string().ends_with("use .json or .pftrace, each also with .gz"), "{error}");
         }

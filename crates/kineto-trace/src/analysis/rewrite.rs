@@ -10,7 +10,7 @@ use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
 use crate::sorting::sort_few_by_key;
 use crate::time::{Timestamp, base_time};
 use crate::write::chrome::{ChromeWriter, Header};
-use crate::write::file::{self, Format, FormatKind};
+use crate::write::file::{self, FileFormat, Format};
 use crate::write::perfetto::PerfettoWriter;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -35,11 +35,19 @@ impl Events {
         const GZIP_LEVEL: u32 = 1;
 
         let path = path.as_ref();
-        let (format, name) = (Format::from_path(path)?, path.to_string_lossy());
+        let (format, name) = (FileFormat::from_path(path)?, path.to_string_lossy());
         file::save(path, GZIP_LEVEL, &mut |out| self.write_to(out, format.kind, &name))
     }
 
-    fn write_to(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
+    /// Writes the events, not compressed, as [`save`](Self::save) does.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, mut out: impl Write, format: Format) -> io::Result<()> {
+        self.write_to(&mut out, format, "")
+    }
+
+    fn write_to(&self, out: &mut dyn Write, format: Format, name: &str) -> io::Result<()> {
         let metadata: Vec<_> = self.header.iter().filter(|(key, _)| key != DEVICES).cloned().collect();
         let devices = self.device_properties();
         let (start, end) = self.window();
@@ -49,19 +57,20 @@ impl Events {
         let base = base.map_or_else(|| base_time(first), Timestamp::from_nanos);
         let header = Header { metadata: &metadata, device_properties: &devices, base };
         match format {
-            FormatKind::Json => {
+            Format::Json => {
                 let mut writer = ChromeWriter::new(out, &header)?;
                 writer.keep_tracks();
                 self.write_rows(&mut writer)?;
                 writer.finish(end, None, name)?;
             }
-            FormatKind::Perfetto => {
+            Format::Perfetto => {
                 let mut writer = PerfettoWriter::new(out, &header)?;
                 writer.keep_tracks();
                 self.announce_arrows(&mut writer);
                 self.write_rows(&mut writer)?;
                 writer.finish(end, None, name)?;
             }
+            _ => return Err(format.missing_feature()),
         }
         Ok(())
     }
