@@ -165,7 +165,7 @@ use kineto_devices::correlation;
 #[doc(inline)]
 pub use kineto_model::activity;
 #[doc(inline)]
-pub use kineto_model::memory::{MemoryAction, MemoryRow, MemoryTimeline};
+pub use kineto_model::memory::{MemoryAction, MemoryRow, MemoryTimeline, TimelineFormat};
 #[doc(inline)]
 pub use kineto_model::write::file::Format;
 #[cfg(feature = "analysis")]

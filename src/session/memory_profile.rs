@@ -15,6 +15,7 @@ use crate::trace::Trace;
 use crate::write::file::{Destination, FileSystem};
 use crate::write::sink::Sinks;
 use kineto_devices::CollectorSet;
+use kineto_model::memory::TimelineFormat;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -183,7 +184,8 @@ impl MemoryProfile {
             return Err(Error::new(ErrorKind::NotActive, NO_REPORTS));
         };
         let timeline = trace.memory_timeline(*device);
-        let saved = to.write_file(path, timeline.gzip_level(), &mut |_, out| timeline.write_for(path, out))?;
+        let format = TimelineFormat::from_path(path);
+        let saved = to.write_file(path, timeline.gzip_level(), &mut |_, out| timeline.write(out, format))?;
         self.session.observers.queue_event(SessionEvent::MemoryProfileExported(saved.clone()));
         Ok(saved)
     }

@@ -7,7 +7,7 @@ use support::harness::Test;
 use tracing::info_span;
 use tracing_kineto::memory::{self, Category, Device};
 use tracing_kineto::torch::Libkineto;
-use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, Trace, analysis};
+use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, TimelineFormat, Trace, analysis};
 
 pub(crate) const TESTS: &[Test] = &[
     ("rows_have_the_lifetime_of_each_block", rows_have_the_lifetime_of_each_block),
@@ -71,15 +71,15 @@ fn rows_have_the_lifetime_of_each_block() {
     assert!(times[..2].iter().all(Option::is_none) && times.is_sorted(), "{times:?}");
 }
 
-fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Value {
+fn written(timeline: &MemoryTimeline, format: TimelineFormat) -> Value {
     let mut text = Vec::new();
-    write(&mut text).unwrap();
+    timeline.write(&mut text, format).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
 
 fn exports_have_torchs_forms() {
     let timeline = record_blocks().memory_timeline(GPU);
-    let raw = written(|out| timeline.write_raw(out));
+    let raw = written(&timeline, TimelineFormat::Raw);
     let times: Vec<i64> = raw.as_array().unwrap().iter().map(|row| row[0].as_i64().unwrap()).collect();
     assert_eq!(times[..2], [-1, -1]);
     let changes: Vec<Value> = raw.as_array().unwrap().iter().map(|row| json!([row[1], row[2], row[3]])).collect();
@@ -109,7 +109,7 @@ fn exports_have_torchs_forms() {
         sizes.last_mut().unwrap()[usize::try_from(category).unwrap() + 1] += bytes;
     }
     micros[0] = micros[1];
-    assert_eq!(written(|out| timeline.write_json(out)), json!([micros, sizes]));
+    assert_eq!(written(&timeline, TimelineFormat::Json), json!([micros, sizes]));
     assert_eq!(sizes.last().unwrap(), &[0, 0, 0, 0, 0, 0, 0, 0, 707]);
 }
 
@@ -122,9 +122,9 @@ fn export_form_follows_the_file_name() {
         fs::read(path).unwrap()
     };
     let (mut json, mut raw, mut html) = (Vec::new(), Vec::new(), Vec::new());
-    timeline.write_json(&mut json).unwrap();
-    timeline.write_raw(&mut raw).unwrap();
-    timeline.write_html(&mut html).unwrap();
+    timeline.write(&mut json, TimelineFormat::Json).unwrap();
+    timeline.write(&mut raw, TimelineFormat::Raw).unwrap();
+    timeline.write(&mut html, TimelineFormat::Html).unwrap();
     assert_eq!((save("a.json"), save("raw.json"), save("a.HTML")), (json.clone(), raw.clone(), html));
     #[cfg(feature = "gzip")]
     for (name, expected) in [("a.json.gz", json), ("a.raw.json.gz", raw)] {
@@ -138,7 +138,7 @@ fn export_form_follows_the_file_name() {
 
 fn page(timeline: &MemoryTimeline) -> String {
     let mut page = Vec::new();
-    timeline.write_html(&mut page).unwrap();
+    timeline.write(&mut page, TimelineFormat::Html).unwrap();
     String::from_utf8(page).unwrap()
 }
 
@@ -182,8 +182,8 @@ fn device_without_records_has_an_empty_timeline() {
     assert_eq!(trace.memory_devices(), [Device::CPU, GPU]);
     let timeline = trace.memory_timeline(Device::cuda(7));
     assert_eq!((timeline.rows().len(), timeline.max_allocated()), (0, 0));
-    assert_eq!(written(|out| timeline.write_json(out)), json!([[], []]));
-    assert_eq!(written(|out| timeline.write_raw(out)), json!([]));
+    assert_eq!(written(&timeline, TimelineFormat::Json), json!([[], []]));
+    assert_eq!(written(&timeline, TimelineFormat::Raw), json!([]));
     let page = page(&timeline);
     assert!(page.contains("No memory events were recorded.") && !page.contains("<svg"));
 }
@@ -226,7 +226,7 @@ fn sums_saturate_at_the_largest_number() {
     });
     let timeline = trace.memory_timeline(GPU);
     assert_eq!((timeline.rows().len(), timeline.max_allocated()), (12, u64::MAX));
-    timeline.write_json(std::io::sink()).unwrap();
-    timeline.write_raw(std::io::sink()).unwrap();
-    timeline.write_html(std::io::sink()).unwrap();
+    timeline.write(std::io::sink(), TimelineFormat::Json).unwrap();
+    timeline.write(std::io::sink(), TimelineFormat::Raw).unwrap();
+    timeline.write(std::io::sink(), TimelineFormat::Html).unwrap();
 }

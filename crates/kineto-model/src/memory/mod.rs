@@ -6,4 +6,4 @@ mod timeline;
 
 pub use category::{Category, UnknownCategory};
 pub use device::Device;
-pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
+pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline, TimelineFormat};

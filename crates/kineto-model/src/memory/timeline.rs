@@ -77,6 +77,34 @@ pub enum MemoryAction {
     Destroy = 4,
 }
 
+/// The format of a [`MemoryTimeline`]'s file, as in PyTorch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimelineFormat {
+    /// `[times, sizes]`, for all other extensions: times in whole microseconds since the Unix epoch, and for each time a 0
+    /// and the bytes of each category, by [`Category`] number.
+    Json,
+    /// The rows, for `raw.json`: nanoseconds since the Unix epoch (-1 for memory from before the recording), the
+    /// [action](MemoryAction)'s number, signed bytes, and the category's number. A change of version takes two entries.
+    Raw,
+    /// An HTML page, for `.html`, with a stacked area chart of bytes over time, by category, and values at the pointer.
+    ///
+    /// The page needs no other files, and follows the browser's light or dark mode.
+    Html,
+}
+
+impl TimelineFormat {
+    /// Returns the format that the extension of `path` selects, ignoring case and `.gz`.
+    pub fn from_path(path: &Path) -> TimelineFormat {
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        match name.strip_suffix(".gz").unwrap_or(&name) {
+            name if name.ends_with(".html") => TimelineFormat::Html,
+            name if name.ends_with("raw.json") => TimelineFormat::Raw,
+            _ => TimelineFormat::Json,
+        }
+    }
+}
+
 impl MemoryAction {
     /// Returns its number in PyTorch's raw export.
     pub const fn number(self) -> u8 {
@@ -132,33 +160,26 @@ impl MemoryTimeline {
         self.max_reserved
     }
 
-    /// Writes the timeline to a file, in a format that depends on the extension, as in PyTorch.
+    /// Writes the timeline to a file, in the [format](TimelineFormat::from_path) that the extension selects.
     ///
-    /// `.html` is an interactive chart (see [`write_html`](MemoryTimeline::write_html)), `raw.json` the rows
-    /// ([`write_raw`](MemoryTimeline::write_raw)), any other extension the sizes by time
-    /// ([`write_json`](MemoryTimeline::write_json)). A further `.gz` compresses. The file appears only when it is
-    /// complete.
+    /// A further `.gz` compresses. The file appears only when it is complete.
+    ///
     /// # Errors
     /// If the file cannot be written, its folder is missing, or the disk is full.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        file::save(path, self.gzip_level, &mut |out| self.write_for(path, out))
+        file::save(path, self.gzip_level, &mut |out| self.write(out, TimelineFormat::from_path(path)))
     }
 
-    /// Writes the timeline in the format that the extension of `path` selects.
+    /// Writes the timeline, not compressed.
     ///
     /// # Errors
     /// If `out` fails.
-    #[doc(hidden)]
-    pub fn write_for(&self, path: &Path, out: &mut dyn Write) -> io::Result<()> {
-        let name = path.to_string_lossy().to_ascii_lowercase();
-        let name = name.strip_suffix(".gz").unwrap_or(&name);
-        if name.ends_with(".html") {
-            write::write_html(self, out)
-        } else if name.ends_with("raw.json") {
-            write::write_raw(self, out)
-        } else {
-            write::write_json(self, out)
+    pub fn write(&self, mut out: impl Write, format: TimelineFormat) -> io::Result<()> {
+        match format {
+            TimelineFormat::Json => write::write_json(self, &mut out),
+            TimelineFormat::Raw => write::write_raw(self, &mut out),
+            TimelineFormat::Html => write::write_html(self, &mut out),
         }
     }
 
@@ -166,34 +187,5 @@ impl MemoryTimeline {
     #[doc(hidden)]
     pub fn gzip_level(&self) -> u32 {
         self.gzip_level
-    }
-
-    /// Writes `[times, sizes]`, as PyTorch's `.json`: times in whole microseconds since the Unix epoch, and for each
-    /// time a 0 and the bytes of each category, by [`Category`] number.
-    ///
-    /// # Errors
-    /// If `out` fails.
-    pub fn write_json(&self, mut out: impl Write) -> io::Result<()> {
-        write::write_json(self, &mut out)
-    }
-
-    /// Writes the rows, as PyTorch's `raw.json.gz`: nanoseconds since the Unix epoch (-1 for memory from before the
-    /// recording), the [action](MemoryAction)'s number, signed bytes, and the category's number. A change of version
-    /// takes two entries.
-    ///
-    /// # Errors
-    /// If `out` fails.
-    pub fn write_raw(&self, mut out: impl Write) -> io::Result<()> {
-        write::write_raw(self, &mut out)
-    }
-
-    /// Writes an HTML page with a stacked area chart of bytes over time, by category, and values at the pointer.
-    ///
-    /// The page needs no other files, and follows the browser's light or dark mode.
-    ///
-    /// # Errors
-    /// If `out` fails.
-    pub fn write_html(&self, mut out: impl Write) -> io::Result<()> {
-        write::write_html(self, &mut out)
     }
 }
