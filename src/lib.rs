@@ -139,10 +139,7 @@ pub use builder::Devices;
 pub use builder::Metrics;
 pub use builder::{Dumps, Fields, KinetoLayerBuilder, Spill, Stacks};
 pub use collective::Collective;
-pub use config::{
-    AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags, Split, UnknownDumpTrigger, UnknownMode,
-    UnknownSplit,
-};
+pub use config::{AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags, Split};
 pub use distributed::{DistributedInfo, ProcessGroup};
 #[cfg(feature = "doctor")]
 #[cfg_attr(docsrs, doc(cfg(feature = "doctor")))]

@@ -20,7 +20,7 @@ mod live;
 mod scope;
 mod tracked;
 
-pub use kineto_model::memory::{Category, Device, UnknownCategory};
+pub use kineto_model::memory::{Category, Device};
 pub(crate) use kineto_model::memory::{MemoryAction, MemoryRow, MemoryTimeline};
 pub(crate) use live::gather_counts;
 pub use live::{Usage, usage};

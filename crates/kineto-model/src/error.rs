@@ -72,6 +72,12 @@ impl Error {
         }
     }
 
+    /// Returns the error for `name`, which is not a valid `what`.
+    pub(crate) fn unknown_name(what: &str, name: &str, known: impl IntoIterator<Item = &'static str>) -> Self {
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        Error::new(ErrorKind::Config, format!("unknown {what} {name:?}: expected one of {known}"))
+    }
+
     /// Prepends the file's path to the message.
     pub fn with_path(mut self, path: &Path) -> Self {
         self.message = format!("{}: {}", escaped_path(path), self.message);
@@ -114,5 +120,17 @@ impl std::error::Error for Error {}
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_name_error_lists_known_names() {
+        let error = Error::unknown_name("colour", "gr\"een", ["red", "blue"]);
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert_eq!(error.to_string(), r#"unknown colour "gr\"een": expected one of red, blue"#);
     }
 }

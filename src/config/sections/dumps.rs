@@ -5,6 +5,7 @@ use super::super::keys::Key;
 use super::super::sources::settings::ConfigSource;
 use super::super::value::parse_duration;
 use super::retention::RetentionLimits;
+use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,9 +20,10 @@ use tracing_core::Level;
 /// use tracing_kineto::DumpTrigger;
 ///
 /// let slow = DumpTrigger::slow_span("request", Duration::from_millis(250));
-/// assert_eq!("span:request>250ms".parse(), Ok(slow));
-/// assert_eq!("step>3x".parse(), Ok(DumpTrigger::SlowStep { times: 3 }));
-/// assert_eq!("panic".parse(), Ok(DumpTrigger::Panic));
+/// assert_eq!("span:request>250ms".parse::<DumpTrigger>()?, slow);
+/// assert_eq!("step>3x".parse::<DumpTrigger>()?, DumpTrigger::SlowStep { times: 3 });
+/// assert_eq!("panic".parse::<DumpTrigger>()?, DumpTrigger::Panic);
+/// # Ok::<(), tracing_kineto::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,18 +53,6 @@ pub enum DumpTrigger {
     Signal,
 }
 
-/// A text that is not a [`DumpTrigger`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownDumpTrigger(String);
-
-impl fmt::Display for UnknownDumpTrigger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: expected {}", self.0, DumpTrigger::EXPECTED)
-    }
-}
-
-impl std::error::Error for UnknownDumpTrigger {}
-
 impl DumpTrigger {
     /// Returns the trigger for spans of that name that took longer.
     pub fn slow_span(name: impl Into<String>, longer_than: Duration) -> DumpTrigger {
@@ -83,15 +73,15 @@ impl DumpTrigger {
     }
 
     /// Parses a list of triggers.
-    pub(in crate::config) fn parse_list(texts: &[String]) -> Result<Vec<DumpTrigger>, UnknownDumpTrigger> {
+    pub(in crate::config) fn parse_list(texts: &[String]) -> Result<Vec<DumpTrigger>, Error> {
         texts.iter().map(|text| text.parse()).collect()
     }
 }
 
 impl FromStr for DumpTrigger {
-    type Err = UnknownDumpTrigger;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<DumpTrigger, UnknownDumpTrigger> {
+    fn from_str(text: &str) -> Result<DumpTrigger, Error> {
         let text = text.trim();
         let times = |factor: &str| factor.trim().trim_end_matches('x').parse().ok();
         let parsed = match text.split_once([':', '>']) {
@@ -108,7 +98,9 @@ impl FromStr for DumpTrigger {
                 .and_then(|(name, time)| Some(DumpTrigger::slow_span(name.trim(), parse_duration(time.trim())?))),
             Some(_) => None,
         };
-        parsed.filter(DumpTrigger::is_valid).ok_or_else(|| UnknownDumpTrigger(text.to_owned()))
+        parsed
+            .filter(DumpTrigger::is_valid)
+            .ok_or_else(|| Error::new(ErrorKind::Config, format!("{text:?}: expected {}", DumpTrigger::EXPECTED)))
     }
 }
 
@@ -193,7 +185,7 @@ mod tests {
             assert_eq!(text.parse::<DumpTrigger>().unwrap().to_string(), text);
         }
         for (text, same) in [("step", "step>3x"), ("span: a >2s", "span:a>2000ms"), (" event:WARN", "event:warn")] {
-            assert_eq!(text.parse::<DumpTrigger>(), same.parse(), "{text}");
+            assert_eq!(text.parse::<DumpTrigger>().unwrap().to_string(), same, "{text}");
         }
         let wrong =
             ["", "span", "span:>1s", "span:a", "span:a>5", "span:a>0s", "step>1x", "step>x", "event:loud", "x:y"];

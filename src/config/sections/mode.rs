@@ -1,6 +1,7 @@
 //! Modes: whether spans go to a recording, to other profilers, or to both.
 
 use crate::encoding::encoded_as;
+use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::ops::BitOr;
 
@@ -34,13 +35,6 @@ pub enum Mode {
 /// One mode, or several compatible ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Modes(u8);
-
-/// A state of torch's profiler that is not supported, or is incompatible with another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownMode {
-    text: String,
-    why: &'static str,
-}
 
 // By name: the numbers depend on the features. This build may lack a mode.
 encoded_as! {
@@ -124,9 +118,9 @@ impl Modes {
     /// Parses names of torch's states, joined by `+`.
     ///
     /// # Errors
-    /// If a name is not a mode, or modes are incompatible.
-    pub fn parse(text: &str) -> Result<Modes, UnknownMode> {
-        let wrong = |text: &str, why| UnknownMode { text: text.to_owned(), why };
+    /// [`Config`](crate::ErrorKind::Config) if a name is not a mode, or modes are incompatible; the text has an alternative.
+    pub fn parse(text: &str) -> Result<Modes, Error> {
+        let wrong = |text: &str, why| Error::new(ErrorKind::Config, format!("{text:?}: {why}"));
         let mut modes = Modes(0);
         for name in text.split('+') {
             modes.0 |= Mode::of_state(name).map_err(|why| wrong(name.trim(), why))?.bit();
@@ -173,14 +167,6 @@ impl fmt::Display for Modes {
         f.write_str(&names.join("+"))
     }
 }
-
-impl fmt::Display for UnknownMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.text, self.why)
-    }
-}
-
-impl std::error::Error for UnknownMode {}
 
 #[cfg(test)]
 mod tests {

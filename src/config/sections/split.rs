@@ -1,6 +1,7 @@
 //! When a part of a recording ends that is moved to disk.
 
 use super::super::value::parse_duration;
+use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,9 +15,10 @@ use std::time::Duration;
 /// use std::time::Duration;
 /// use tracing_kineto::Split;
 ///
-/// assert_eq!("10min".parse(), Ok(Split::Time(Duration::from_secs(600))));
-/// assert_eq!("8MB".parse(), Ok(Split::Bytes(8 << 20)));
-/// assert_eq!("100steps".parse(), Ok(Split::Steps(100)));
+/// assert_eq!("10min".parse::<Split>()?, Split::Time(Duration::from_secs(600)));
+/// assert_eq!("8MB".parse::<Split>()?, Split::Bytes(8 << 20));
+/// assert_eq!("100steps".parse::<Split>()?, Split::Steps(100));
+/// # Ok::<(), tracing_kineto::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -30,18 +32,6 @@ pub enum Split {
     /// a quarter of the memory limit, a part also ends inside a step.
     Steps(u64),
 }
-
-/// A text that is not a [`Split`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownSplit(String);
-
-impl fmt::Display for UnknownSplit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: expected {}", self.0, Split::EXPECTED)
-    }
-}
-
-impl std::error::Error for UnknownSplit {}
 
 impl Split {
     /// The texts that can be parsed.
@@ -57,9 +47,9 @@ impl Split {
 }
 
 impl FromStr for Split {
-    type Err = UnknownSplit;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Split, UnknownSplit> {
+    fn from_str(text: &str) -> Result<Split, Error> {
         let text = text.trim();
         let parse = || {
             let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
@@ -74,7 +64,9 @@ impl FromStr for Split {
                 _ => parse_duration(text).map(Split::Time),
             }
         };
-        parse().filter(Split::is_valid).ok_or_else(|| UnknownSplit(text.to_owned()))
+        parse()
+            .filter(Split::is_valid)
+            .ok_or_else(|| Error::new(ErrorKind::Config, format!("{text:?}: expected {}", Split::EXPECTED)))
     }
 }
 
@@ -114,7 +106,7 @@ mod tests {
         ] {
             let split = text.parse::<Split>().unwrap();
             assert_eq!(split.to_string(), same, "{text}");
-            assert_eq!(same.parse(), Ok(split), "{text}");
+            assert_eq!(same.parse::<Split>().unwrap(), split, "{text}");
         }
         for text in
             ["", "10", "0s", "0MB", "0steps", "-1s", "1.5MB", "0bytes", "0ns", "steps", "99999999999999999999MB"]

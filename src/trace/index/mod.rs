@@ -471,7 +471,7 @@ enum LateKind {
 
 impl LateKind {
     fn from_datum(datum: Datum<'_>) -> LateKind {
-        let is_category = |text| str::from_utf8(text).is_ok_and(|text| text.parse::<Category>().is_ok());
+        let is_category = |text| str::from_utf8(text).is_ok_and(|text| Category::from_name(text).is_some());
         match datum {
             Datum::Text(text) if is_category(text) => LateKind::Category,
             Datum::Text(_) => LateKind::Text,

@@ -179,7 +179,7 @@ pub(super) fn is_backward(key: &str, value: ArgValue<'_>) -> bool {
     let scope = RecordScope::BackwardFunction;
     match (key, value) {
         (SCOPE, value) => as_integer(value) == Some(scope.number().into()),
-        (SCOPE_NAME, ArgValue::Str(name)) => name.parse() == Ok(scope),
+        (SCOPE_NAME, ArgValue::Str(name)) => name.eq_ignore_ascii_case(scope.as_str()),
         _ => false,
     }
 }

@@ -13,7 +13,6 @@ mod ids;
 mod kind;
 mod scope;
 mod set;
-mod unknown;
 mod value_kind;
 
 pub use args::{ArgValue, Args, NO_ARGS};
@@ -24,7 +23,6 @@ pub use ids::{CorrelationId, SpanId};
 pub use kind::ActivityType;
 pub use scope::RecordScope;
 pub use set::ActivityTypes;
-pub use unknown::UnknownActivity;
 
 /// The process id under which overhead of collectors is drawn, below the devices. libkineto uses -1, which Perfetto
 /// takes for 0, the first device.

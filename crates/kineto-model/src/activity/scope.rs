@@ -1,9 +1,8 @@
 //! PyTorch's scopes of operations.
 
+use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
-
-use super::UnknownActivity;
 
 /// The scope of an operation in PyTorch; the numbers are torch's (`at::RecordScope`) and do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,18 +80,17 @@ impl fmt::Display for RecordScope {
 }
 
 impl FromStr for RecordScope {
-    type Err = UnknownActivity;
+    type Err = Error;
 
     /// Parses torch's name of a scope, in any case.
     ///
     /// # Errors
     ///
     /// If no scope has that name.
-    fn from_str(name: &str) -> Result<Self, UnknownActivity> {
+    fn from_str(name: &str) -> Result<Self, Error> {
         let known = RecordScope::ALL.iter().copied().find(|scope| scope.as_str().eq_ignore_ascii_case(name));
-        known.ok_or_else(|| {
-            UnknownActivity::new("record scope", name, RecordScope::ALL.iter().map(|each| each.as_str()))
-        })
+        known
+            .ok_or_else(|| Error::unknown_name("record scope", name, RecordScope::ALL.iter().map(|each| each.as_str())))
     }
 }
 
@@ -104,7 +102,7 @@ mod tests {
     fn numbers_and_names_are_those_of_torch() {
         for (number, scope) in (0u8..).zip(RecordScope::ALL.iter().copied()) {
             assert_eq!((scope.number(), RecordScope::from_number(number)), (number, Some(scope)));
-            assert_eq!(scope.as_str().to_lowercase().parse(), Ok(scope));
+            assert_eq!(scope.as_str().to_lowercase().parse().ok(), Some(scope));
         }
         assert_eq!(RecordScope::from_number(10), None);
         assert_eq!(RecordScope::UserScope.number(), 7);

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 use std::str::FromStr;
 
-use super::{ActivityType, UnknownActivity};
+use super::ActivityType;
+use crate::error::Error;
 
 /// A set of activity types, stored as bits.
 ///
@@ -151,20 +152,20 @@ impl ActivityTypes {
     /// # Errors
     ///
     /// If a name is unknown; the error contains the first one.
-    pub fn parse(text: &str) -> Result<ActivityTypes, UnknownActivity> {
+    pub fn parse(text: &str) -> Result<ActivityTypes, Error> {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
         names.map(ActivityTypes::parse_name).try_fold(ActivityTypes::EMPTY, |set, types| Ok(set | types?))
     }
 
     /// Returns the set of a single name.
-    fn parse_name(name: &str) -> Result<ActivityTypes, UnknownActivity> {
+    fn parse_name(name: &str) -> Result<ActivityTypes, Error> {
         let lower = name.to_ascii_lowercase();
         let generic = ActivityTypes::GENERIC.into_iter().find(|(word, _)| *word == lower).map(|(_, set)| set);
         let single = || ActivityType::from_name(&lower).map(ActivityTypes::from_type);
         generic.or_else(single).ok_or_else(|| {
             let singles = ActivityType::ALL.iter().map(|each| each.as_str());
             let generics = ActivityTypes::GENERIC.into_iter().map(|(word, _)| word);
-            UnknownActivity::new("activity type", name, singles.chain(generics))
+            Error::unknown_name("activity type", name, singles.chain(generics))
         })
     }
 }
@@ -211,14 +212,14 @@ impl<T: Into<ActivityTypes>> BitOrAssign<T> for ActivityTypes {
 }
 
 impl FromStr for ActivityTypes {
-    type Err = UnknownActivity;
+    type Err = Error;
 
     /// Parses a list of names; see [`ActivityTypes::parse`].
     ///
     /// # Errors
     ///
     /// If a name is unknown; the error contains the first one.
-    fn from_str(text: &str) -> Result<Self, UnknownActivity> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         ActivityTypes::parse(text)
     }
 }
@@ -331,7 +332,7 @@ mod tests {
         let set = ActivityTypes::parse(" Kernel ,,\tdriver, kernel,\r\n").unwrap();
         assert_eq!(set, ActivityTypes::DRIVER | ActivityType::ConcurrentKernel);
         for empty in ["", " ", ",,", " , "] {
-            assert_eq!(ActivityTypes::parse(empty), Ok(ActivityTypes::EMPTY));
+            assert_eq!(ActivityTypes::parse(empty).ok(), Some(ActivityTypes::EMPTY));
             assert_eq!(ActivityTypes::parse(empty).unwrap().or_default(), ActivityTypes::DEFAULT);
         }
         assert_eq!(set.or_default(), set);
@@ -340,12 +341,8 @@ mod tests {
     #[test]
     fn unknown_name_error_lists_all_names() {
         let error = ActivityTypes::parse("cpu_op,Kernels,nonsense").unwrap_err();
-        assert_eq!(error.name(), "Kernels");
-        assert_eq!(error.known(), NAMES.map(|(name, _)| name)[..32].to_vec());
-        assert!(
-            error.to_string().starts_with("unknown activity type \"Kernels\": expected one of cpu_op, "),
-            "{error}"
-        );
+        let known = NAMES.map(|(name, _)| name)[..32].join(", ");
+        assert_eq!(error.to_string(), format!("unknown activity type \"Kernels\": expected one of {known}"));
     }
 
     #[test]
@@ -353,7 +350,7 @@ mod tests {
         assert_eq!(ActivityTypes::ALL.len(), 29);
         assert!(ActivityTypes::ALL.iter().eq(ActivityType::ALL.iter().copied()));
         for set in [ActivityTypes::EMPTY, ActivityTypes::ALL, ActivityTypes::DEFAULT, ActivityTypes::RUNTIME] {
-            assert_eq!(set.to_string().parse(), Ok(set));
+            assert_eq!(set.to_string().parse().ok(), Some(set));
             assert_eq!(set.iter().collect::<ActivityTypes>(), set);
             assert_eq!(ActivityTypes::from_bits(set.bits()), set);
         }

@@ -1,5 +1,6 @@
 //! Categories of memory.
 
+use crate::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -49,6 +50,11 @@ impl Category {
         self as u8
     }
 
+    /// Returns the category of that name, in any case.
+    pub fn from_name(name: &str) -> Option<Category> {
+        Category::ALL.iter().copied().find(|category| category.as_str().eq_ignore_ascii_case(name))
+    }
+
     /// Returns the category with this number.
     pub fn from_number(number: u8) -> Option<Category> {
         Category::ALL.get(usize::from(number)).copied()
@@ -75,26 +81,17 @@ impl fmt::Display for Category {
     }
 }
 
-/// An unknown name of a [`Category`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownCategory(String);
-
-impl fmt::Display for UnknownCategory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = Category::ALL.iter().map(|each| each.as_str()).collect::<Vec<_>>().join(", ");
-        write!(f, "unknown memory category {:?}: expected one of {known}", self.0)
-    }
-}
-
-impl std::error::Error for UnknownCategory {}
-
 impl FromStr for Category {
-    type Err = UnknownCategory;
+    type Err = Error;
 
     /// Parses a name, in any case.
-    fn from_str(name: &str) -> Result<Category, UnknownCategory> {
-        let named = Category::ALL.iter().copied().find(|category| category.as_str().eq_ignore_ascii_case(name));
-        named.ok_or_else(|| UnknownCategory(name.to_owned()))
+    ///
+    /// # Errors
+    ///
+    /// If no category has that name.
+    fn from_str(name: &str) -> Result<Category, Error> {
+        Category::from_name(name)
+            .ok_or_else(|| Error::unknown_name("memory category", name, Category::ALL.iter().map(|each| each.as_str())))
     }
 }
 
@@ -106,7 +103,7 @@ mod tests {
     fn numbers_and_names_are_those_of_pytorch() {
         for (number, category) in (0..).zip(Category::ALL.iter().copied()) {
             assert_eq!((category.number(), Category::from_number(number)), (number, Some(category)));
-            assert_eq!(category.as_str().to_lowercase().parse(), Ok(category));
+            assert_eq!(Category::from_name(&category.as_str().to_lowercase()), Some(category));
         }
         assert_eq!(Category::from_number(8), None);
         assert!("weights".parse::<Category>().unwrap_err().to_string().contains("OPTIMIZER_STATE"));

@@ -4,6 +4,6 @@ mod category;
 mod device;
 mod timeline;
 
-pub use category::{Category, UnknownCategory};
+pub use category::Category;
 pub use device::Device;
 pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline, TimelineFormat};
