@@ -223,7 +223,7 @@ impl Doctor {
             selection.types = collector.types();
             match Trial::start(collector, &selection) {
                 Ok(trial) => {
-                    found.add_capabilities(trial.capabilities.clone());
+                    found.add_capabilities(trial.capabilities().clone());
                     found.started = true;
                     found.notes.extend(trial.stop(Duration::from_secs(1)).notes);
                 }

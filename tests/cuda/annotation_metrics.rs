@@ -70,8 +70,10 @@ fn selection(metrics: &[&str]) -> Selection {
 fn refusal(selection: &Selection) -> String {
     let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, selection).unwrap();
-    let notes = trial.capabilities.notes.join("; ");
-    assert!(trial.capabilities.is_incomplete && !trial.capabilities.types.contains(ActivityType::GpuUserAnnotation));
+    let notes = trial.capabilities().notes.join("; ");
+    assert!(
+        trial.capabilities().is_incomplete && !trial.capabilities().types.contains(ActivityType::GpuUserAnnotation)
+    );
     trial.stop(PATIENCE);
     notes
 }

@@ -155,8 +155,8 @@ fn types_that_are_not_selected_are_absent() {
     let cupti = Cupti::new(&Options::default());
     let types = ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver);
     let trial = Trial::start(&cupti, &Selection::of(types)).unwrap();
-    assert_eq!(trial.capabilities.types, types);
-    assert_eq!(trial.capabilities.proven, Some(true));
+    assert_eq!(trial.capabilities().types, types);
+    assert_eq!(trial.capabilities().proven, Some(true));
     let memory = machine.cuda.allocate(16);
     machine.cuda.memset(memory, 0, Stream::NULL);
     launch_ten(&machine.cuda);
@@ -267,8 +267,8 @@ fn refused_types_are_noted_and_others_recorded() {
     assert!(reason.advice().contains("NVreg_RestrictProfilingToAdminUsers=0"), "{reason}");
     cuda::configure("enable_error=27:38");
     let trial = Trial::start(&cupti, &selection()).unwrap();
-    assert!(!trial.capabilities.notes.is_empty());
-    assert!(trial.capabilities.notes[0].starts_with("cuda_sync is not recorded"), "{:?}", trial.capabilities.notes);
+    assert!(!trial.capabilities().notes.is_empty());
+    assert!(trial.capabilities().notes[0].starts_with("cuda_sync is not recorded"), "{:?}", trial.capabilities().notes);
     launch_ten(&machine.cuda);
     assert_eq!(kernels(&trial.stop(PATIENCE)).len(), 10);
 }
@@ -449,8 +449,8 @@ fn devices_match_the_machine() {
     {
         assert!(devices[0].property(key).is_some_and(|value| value > 0), "{key}");
     }
-    assert_eq!(trial.capabilities.metadata[0], ("cupti_version".to_owned(), "130001".to_owned()));
-    assert!(trial.capabilities.library.is_some());
+    assert_eq!(trial.capabilities().metadata[0], ("cupti_version".to_owned(), "130001".to_owned()));
+    assert!(trial.capabilities().library.is_some());
     trial.stop(PATIENCE);
     assert!(cupti.attempts().iter().any(|attempt| attempt.what.starts_with("libcupti.so.13, already loaded")));
 }

@@ -329,7 +329,7 @@ fn failing_device_does_not_stop_others() {
     let sampler = sampler();
     let trial = Trial::start(&sampler, &selection(&[CYCLES, THROUGHPUT], &[])).unwrap();
     std::thread::sleep(TIME);
-    let capabilities = trial.capabilities.clone();
+    let capabilities = trial.capabilities().clone();
     assert!(capabilities.is_incomplete && capabilities.notes.len() == 1, "{:?}", capabilities.notes);
     assert!(
         capabilities.notes[0].starts_with("GPU 1 is not sampled: cuptiPmSamplingEnable"),

@@ -155,7 +155,7 @@ fn nothing_is_measured_without_metrics_or_type() {
     without_type.types = ActivityType::ConcurrentKernel.into();
     let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &without_type).unwrap();
-    assert!(trial.capabilities.notes.iter().any(|note| note.contains("add cuda_profiler_range to ACTIVITY_TYPES")));
+    assert!(trial.capabilities().notes.iter().any(|note| note.contains("add cuda_profiler_range to ACTIVITY_TYPES")));
     machine.launch(kernel, 1, Stream::NULL);
     let found = trial.stop(PATIENCE);
     assert_eq!(found.of(ActivityType::ConcurrentKernel).count(), 1, "kernels are recorded without metrics");

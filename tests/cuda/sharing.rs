@@ -348,7 +348,7 @@ fn profiler_that_shares_is_named() {
     let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &Selection::of(TYPES)).unwrap();
     let note = "libcupti is shared with `another profiler`".to_owned();
-    assert!(trial.capabilities.notes.contains(&note), "{:?}", trial.capabilities);
+    assert!(trial.capabilities().notes.contains(&note), "{:?}", trial.capabilities());
     drop(trial);
     other.stop();
 }
@@ -368,7 +368,7 @@ fn hardware_times_are_noted_where_they_are_refused() {
         selection.options.set("CUPTI_HARDWARE_TIMES", true);
         let cupti = Cupti::new(&Options::default());
         let trial = Trial::start(&cupti, &selection).unwrap();
-        let note = trial.capabilities.notes.iter().find(|note| note.contains("those of the hardware"));
+        let note = trial.capabilities().notes.iter().find(|note| note.contains("those of the hardware"));
         assert_eq!(note.is_some(), says.is_some(), "{version}: {error}");
         assert!(says.is_none_or(|says| note.unwrap().contains(says)), "{version}: {note:?}");
         launch(&machine);
@@ -449,7 +449,12 @@ fn refused_field_selects_none() {
         let machine = machine(&format!("cupti=13.5,refused_field={field}:{kind}"));
         let cupti = Cupti::new(&Options::default());
         let trial = Trial::start(&cupti, &Selection::of(TYPES)).unwrap();
-        assert_eq!((trial.capabilities.types, trial.capabilities.notes.len()), (TYPES, 0), "{:?}", trial.capabilities);
+        assert_eq!(
+            (trial.capabilities().types, trial.capabilities().notes.len()),
+            (TYPES, 0),
+            "{:?}",
+            trial.capabilities()
+        );
         launch(&machine);
         assert_eq!(kernels(&trial.stop(PATIENCE)), LAUNCHES, "{kind}: {field}");
     }

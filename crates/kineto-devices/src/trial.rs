@@ -18,8 +18,7 @@ pub struct Trial<'c> {
     recording: Box<dyn Recording>,
     is_stopped: bool,
     sink: RecordSink,
-    /// What `start` returned.
-    pub capabilities: Capabilities,
+    capabilities: Capabilities,
 }
 
 impl fmt::Debug for Trial<'_> {
@@ -81,6 +80,11 @@ impl<'c> Trial<'c> {
         let (capabilities, recording) = collector.start(selection, sink.clone())?;
         sink.discard_early_records();
         Ok(Trial { collector, recording, is_stopped: false, sink, capabilities })
+    }
+
+    /// Returns the capabilities that the collector's `start` returned.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
     }
 
     /// Returns the recording.
