@@ -50,31 +50,7 @@
 //! | recording | what is between a start and a stop |
 //! | chunk | 64 KiB of records of one thread |
 //!
-//! # Features
-//!
-//! - `devices` (on by default): records devices by [collectors](integration::Collector), the program's own too; the next four
-//!   features imply it. Without it, nothing of devices is compiled.
-//! - `cuda` (on by default): records NVIDIA's GPUs.
-//! - `rocm` (on by default): records AMD's GPUs.
-//! - `xpu` (on by default): records Intel's GPUs.
-//! - `plugins` (on by default): loads [plugins](integration::plugin) for other accelerators, and supports plugins in Rust.
-//! - `ondemand` (on by default): external and timed recording requests (Linux).
-//! - `reports`: the rest of [`analysis`], as in the crate `kineto-trace`: reads trace files, and summarizes, compares and checks
-//!   traces.
-//! - `doctor`: [`Doctor`], as `kineto doctor`.
-//! - `perfetto`: writes Perfetto's own format (`.pftrace`, [`Format::Perfetto`]); `kineto convert` makes it of JSON.
-//! - `chakra`: writes [execution traces](Trace::save_execution_trace).
-//! - `gzip` (on by default): writes `.json.gz`.
-//! - `analysis`: [`Trace::events`], [`Trace::key_averages`], [`profile!`]; off by default, because the command `kineto` shows
-//!   the same of a file, and a program that only writes its trace need not compile it.
-//! - `demangle`: demangles names of C++ kernels on systems without a C++ runtime, such as minimal containers; elsewhere the
-//!   runtime does that (`libstdc++.so.6`, `libc++abi`).
-//! - `metrics`: hardware counters of NVIDIA's GPUs, by `KinetoLayerBuilder::metrics`; off by default,
-//!   because few programs have the privileges that counters need.
-//! - `roctracer`: records AMD's GPUs where ROCm has no rocprofiler-sdk, up to version 6; off by default.
-//! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, because it adds
-//!   a reader of debug information.
-//! - `itt`: spans as ITT tasks, for VTune; needs a C compiler.
+#![doc = include_str!("../docs/src/features.md")]
 //!
 //! # Platforms and compilers
 //!

@@ -592,31 +592,6 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str, bool); 8] = [
     ),
 ];
 
-/// Build options: the Cargo feature, its default, its effect.
-const FEATURES: [(&str, &str, &str); 17] = [
-    (
-        "devices",
-        "on",
-        "records devices by collectors; the next four features imply it, and `doctor`, `demangle`, `metrics` and `roctracer`",
-    ),
-    ("cuda", "on", "records NVIDIA's GPUs"),
-    ("rocm", "on", "records AMD's GPUs"),
-    ("xpu", "on", "records Intel's GPUs"),
-    ("plugins", "on", "loads plugins for other accelerators; plugins in Rust (`export_plugin!`)"),
-    ("ondemand", "on", "external and timed recording requests (Linux)"),
-    ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
-    ("analysis", "off", "events of a recording in memory, tables, `profile!`"),
-    ("reports", "off", "reads trace files, and summarizes, compares and checks traces in the program"),
-    ("perfetto", "off", "writes Perfetto's own format (`.pftrace`)"),
-    ("chakra", "off", "writes execution traces"),
-    ("doctor", "off", "`Doctor`: what this machine can record, as `kineto doctor`"),
-    ("demangle", "off", "demangles names of C++ kernels on systems without a C++ runtime"),
-    ("metrics", "off", "hardware counters of NVIDIA's GPUs: sampled, of kernels, of annotations"),
-    ("roctracer", "off", "records AMD's GPUs where ROCm has no rocprofiler-sdk (up to version 6)"),
-    ("backtrace", "off", "`with_stack`: call stacks of spans (adds a reader of debug information)"),
-    ("itt", "off", "`Mode::Itt`: spans as ITT tasks, for VTune (needs a C compiler)"),
-];
-
 /// Returns a hint about a misspelt or misplaced key, from the names of other keys.
 pub(super) fn unknown_key_hint(name: &str) -> String {
     let bare = name.strip_prefix("KINETO_").unwrap_or(name).to_ascii_uppercase();
@@ -649,9 +624,6 @@ pub(super) fn markdown_table() -> String {
         // Writing to a string does not fail.
         let _ = writeln!(table, "| {switch} | {builder} | {value} | {default} | {reload} | {effect} |");
     };
-    for (feature, default, effect) in FEATURES {
-        row(&format!("Cargo feature `{feature}`"), "", "on or off", default, Start, effect);
-    }
     for stage in [Now, Requested] {
         for spec in Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.support == stage) {
             let default = match spec.default {

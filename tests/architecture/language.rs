@@ -9,16 +9,10 @@ use crate::rules::Source;
 /// The longest name of a function, tests included.
 const NAME_MAX: usize = 55;
 
-/// The folders that hold a vendor's collector. Types that play the same role in several of them share a name.
-const VENDORS: [&str; 7] = [
-    "crates/kineto-devices/src/cuda/",
-    "crates/kineto-devices/src/cupti/",
-    "crates/kineto-devices/src/plugin/",
-    "crates/kineto-devices/src/rocm/sdk/",
-    "crates/kineto-devices/src/rocm/tracer/",
-    "crates/kineto-devices/src/rocm/",
-    "crates/kineto-devices/src/xpu/",
-];
+/// The folders of kineto-devices that vendors share; each other one is a vendor's.
+const SHARED: [&str; 6] = ["buffered", "deferred", "library", "records", "telemetry", "timers"];
+/// The folders of a vendor's libraries that record the same.
+const BACKENDS: [&str; 2] = ["rocm/sdk/", "rocm/tracer/"];
 
 /// Expressions that do not occur, each with the number of times that it may still occur.
 pub(crate) struct Banned(BTreeMap<String, Vec<(Vec<String>, usize)>>);
@@ -110,11 +104,19 @@ pub(crate) fn repeated_types<'s>(sources: impl Iterator<Item = &'s Source>) -> B
         }
     }
     places.retain(|_, files| {
-        let vendors = files.iter().map(|file| VENDORS.iter().find(|vendor| file.starts_with(**vendor)));
+        let vendors = files.iter().map(|file| vendor_folder(file));
         let distinct: Option<BTreeSet<_>> = vendors.collect();
         files.len() > distinct.map_or(1, |vendors| vendors.len())
     });
     places.into_keys().map(|name| name.trim_start().to_owned()).collect()
+}
+
+/// Returns the folder of a file's vendor. Types that play the same role for several vendors share a name.
+fn vendor_folder(file: &str) -> Option<&str> {
+    let path = file.strip_prefix("crates/kineto-devices/src/")?;
+    let (folder, _) = path.split_once('/')?;
+    let backend = BACKENDS.into_iter().find(|backend| path.starts_with(backend));
+    (!SHARED.contains(&folder)).then_some(backend.unwrap_or(folder))
 }
 
 /// The severities of `diag!`.

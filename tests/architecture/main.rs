@@ -202,10 +202,9 @@ fn function_names_are_short() {
 fn type_names_are_unique_in_a_package() {
     let found = language::repeated_types(sources().unwrap().iter());
     let listed: BTreeSet<_> = include_str!("repeated-types.txt").lines().map(str::to_owned).collect();
-    let new = found.difference(&listed).map(|name| {
-        let vendors = "or, if they play one role in several vendors' folders, add the folder to VENDORS in language.rs";
-        format!("several types are called {name}: rename one, {vendors}")
-    });
+    let new = found
+        .difference(&listed)
+        .map(|name| format!("several types are called {name}, and not one in each vendor's folder: rename one"));
     let gone = listed.difference(&found).map(|name| format!("{name} is unique now: remove it from repeated-types.txt"));
     assert_none(&new.chain(gone).collect::<Vec<_>>());
 }
@@ -217,15 +216,20 @@ fn warnings_and_errors_say_what_to_do() {
     assert_none(&language::remedy_faults(&sources().unwrap(), WITHOUT_REMEDY));
 }
 
-#[test]
+/// Checks that a document is as generated; with the variable `UPDATE_DOCS`, writes it.
 #[expect(clippy::disallowed_methods, reason = "the variable is for this test alone")]
-fn messages_page_lists_all_messages() {
-    let (path, page) = (root().join("docs/dev/messages.md"), language::messages_page(&sources().unwrap()));
+fn assert_generated(document: &str, expected: &str, test: &str) {
+    let path = root().join(document);
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &page).unwrap();
+        assert!(fs::write(&path, expected).is_ok(), "cannot write {document}");
     }
-    let hint = "the page is outdated: UPDATE_DOCS=1 cargo test --test architecture messages";
-    assert!(fs::read_to_string(path).unwrap_or_default() == page, "{hint}");
+    let is_current = fs::read_to_string(path).unwrap_or_default() == expected;
+    assert!(is_current, "{document} is outdated: UPDATE_DOCS=1 cargo test --test architecture {test}");
+}
+
+#[test]
+fn messages_page_lists_all_messages() {
+    assert_generated("docs/dev/messages.md", &language::messages_page(&sources().unwrap()), "messages");
 }
 
 /// Returns the page of the book with that name.
@@ -242,33 +246,52 @@ fn data_loss_page_lists_every_cause() {
     assert_eq!(listed, known);
 }
 
-/// `UPDATE_DOCS=1 cargo test --test architecture settings` writes the table.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the variable is this test's own")]
 fn configuration_page_has_the_settings() {
     let page = page("configuration.md").unwrap();
     let actual = section(&page, "config-table").expect("configuration.md has no table of settings");
-    // The page introduces the table in words of its own, and has a table of the features.
+    // The page introduces the table in words of its own.
     let rows = tracing_kineto::KinetoLayerBuilder::reference();
-    let rows = rows.lines().filter(|line| line.starts_with('|') && !line.starts_with("| Cargo feature"));
+    let rows = rows.lines().filter(|line| line.starts_with('|'));
     let expected = rows.fold("\n".to_owned(), |table, row| table + row + "\n");
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        let page = page.replace(&format!("-->{actual}<!--"), &format!("-->{expected}<!--"));
-        fs::write(root().join("docs/src/configuration.md"), page).unwrap();
-    } else {
-        assert!(actual == expected, "the table differs: run UPDATE_DOCS=1 cargo test --test architecture settings");
-    }
+    let page = page.replace(&format!("-->{actual}<!--"), &format!("-->{expected}<!--"));
+    assert_generated("docs/src/configuration.md", &page, "settings");
 }
 
+/// The comments of the manifest are the only description of the features.
 #[test]
-fn configuration_page_lists_every_cargo_feature() {
-    let (page, manifest) = (page("configuration.md").unwrap(), fs::read_to_string(root().join("Cargo.toml")).unwrap());
-    let (_, rest) = manifest.split_once("\n[features]\n").unwrap();
-    let features = rest.lines().take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" ="));
-    let features = features.map(|(name, _)| name).filter(|name| !name.starts_with('#') && *name != "default");
-    let missing = features.filter(|name| !page.contains(&format!("\n| `{name}` |")));
-    assert_none(&missing.map(|name| format!("configuration.md does not list the feature {name}")).collect::<Vec<_>>());
+fn features_page_has_the_comments_of_the_manifest() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let (_, features) = manifest.split_once("\n[features]\ndefault = ").unwrap();
+    let (default, features) = features.split_once('\n').unwrap();
+    let (mut page, mut effect) = (String::from(FEATURES_HEAD), String::new());
+    for line in features.lines().take_while(|line| !line.starts_with('[')) {
+        if let Some(comment) = line.strip_prefix("# ") {
+            effect = format!("{effect} {comment}");
+        } else if let Some((name, implied)) = line.split_once(" = ") {
+            assert!(!effect.is_empty(), "the feature {name} has no comment in Cargo.toml");
+            let is_on = if default.contains(&format!("\"{name}\"")) { "on" } else { "off" };
+            let implied = implied.split('"').skip(1).step_by(2).filter(|other| !other.contains([':', '/']));
+            let implied: String = implied.map(|other| format!(" Implies `{other}`.")).collect();
+            page += &format!("| `{name}` | {is_on} |{}{implied} |\n", std::mem::take(&mut effect));
+        }
+    }
+    assert_generated("docs/src/features.md", &(page + FEATURES_END), "features");
 }
+
+const FEATURES_HEAD: &str = "\
+# Cargo features
+
+<!-- Of the comments in Cargo.toml: UPDATE_DOCS=1 cargo test --test architecture features -->
+
+| Feature | Default | What it adds |
+|---|---|---|
+";
+
+const FEATURES_END: &str = "
+No feature needs a vendor's toolkit. In WebAssembly, the crate compiles with the default features and without any, and records
+nothing.
+";
 
 #[test]
 fn book_lists_and_compiles_every_page() {

@@ -2,8 +2,6 @@
 
 use super::*;
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 // Shows the key PYTHON_STACK_TRACE.
 #[test]
@@ -42,16 +40,6 @@ fn environment_keys_and_families_reload_consistently() {
         assert!(*scope == Both || *reload == Start, "{key:?}");
         assert_eq!(*reload, key.family().spec().reload, "{key:?}");
     }
-}
-
-#[test]
-fn each_cargo_feature_is_in_the_table() {
-    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
-    let (_, rest) = manifest.split_once("\n[features]\n").unwrap();
-    let features = rest.lines().take_while(|line| !line.starts_with('['));
-    let names =
-        features.filter_map(|line| line.split_once(" =")).map(|(name, _)| name).filter(|name| *name != "default");
-    assert_eq!(names.collect::<Vec<_>>(), FEATURES.map(|(name, _, _)| name));
 }
 
 #[test]
