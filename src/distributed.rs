@@ -6,6 +6,14 @@ use crate::encoding::encoded;
 ///
 /// Set by the builder, or by the launcher's variables: torchrun's RANK, WORLD_SIZE and LOCAL_RANK, else Slurm's SLURM_PROCID,
 /// SLURM_NTASKS and SLURM_LOCALID, else Open MPI's OMPI_COMM_WORLD_RANK, _SIZE and _LOCAL_RANK.
+///
+/// ```
+/// use tracing_kineto::{DistributedInfo, KinetoLayer, ProcessGroup};
+///
+/// let world = ProcessGroup::new("0", [0, 1]).with_description("default_pg").with_backend("cuda:nccl");
+/// let place = DistributedInfo::new(0, 2).with_backend("nccl").with_process_group(world);
+/// let builder = KinetoLayer::builder().distributed(place);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DistributedInfo {

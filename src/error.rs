@@ -9,6 +9,19 @@ use std::sync::Arc;
 /// An error of this crate.
 ///
 /// Its text names the path, key or library concerned and says what to do next. Match on [`kind`](Error::kind).
+///
+/// ```
+/// use tracing_kineto::{ErrorKind, KinetoLayer};
+///
+/// let (_layer, guard) = KinetoLayer::builder().no_output().build()?;
+/// let profiler = guard.profiler();
+/// match profiler.start() {
+///     Err(error) if error.kind() == ErrorKind::AlreadyActive => println!("{error}"),
+///     started => started?,
+/// }
+/// # drop(guard.finish()?);
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,

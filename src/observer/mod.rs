@@ -27,6 +27,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// that an observer opens itself are not reported to observers. [`start`](SpanObserver::start) and
 /// [`stop`](SpanObserver::stop) must not call the [`Profiler`](crate::Profiler), which waits for them. An observer that
 /// panics is disabled.
+///
+/// ```
+/// use tracing_kineto::{KinetoLayer, ObservedSpan, SpanObserver};
+///
+/// /// Prints what runs.
+/// #[derive(Debug)]
+/// struct Printer;
+///
+/// impl SpanObserver for Printer {
+///     fn name(&self) -> &'static str {
+///         "printer"
+///     }
+///     fn enter(&self, span: &ObservedSpan) {
+///         println!("{} begins", span.name());
+///     }
+///     fn exit(&self, span: &ObservedSpan) {
+///         println!("{} ends", span.name());
+///     }
+/// }
+///
+/// let builder = KinetoLayer::builder().observer(Printer);
+/// ```
 pub trait SpanObserver: fmt::Debug + Send + Sync {
     /// Returns its name, one word in lower case, such as "nvtx".
     fn name(&self) -> &'static str;

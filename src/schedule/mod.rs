@@ -61,6 +61,17 @@ struct Cycles {
 }
 
 /// What the profiler does during a step; PyTorch's names and numbers.
+///
+/// ```
+/// use tracing_kineto::{ProfilerAction, Schedule};
+///
+/// let schedule = Schedule::custom(|step| match step {
+///     10 => ProfilerAction::Warmup,
+///     11 => ProfilerAction::RecordAndSave,
+///     _ => ProfilerAction::None,
+/// });
+/// assert_eq!(schedule.action(11), ProfilerAction::RecordAndSave);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ProfilerAction {

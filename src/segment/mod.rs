@@ -33,6 +33,16 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// A segment that was read: its trace, and what of it could not be read.
+///
+/// ```no_run
+/// use tracing_kineto::Trace;
+///
+/// let segment = Trace::read_segment("seg-000001.kseg")?;
+/// if !segment.is_whole() {
+///     println!("of process {}: {segment}", segment.process_id);
+/// }
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Segment {

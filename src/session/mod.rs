@@ -106,6 +106,18 @@ pub(crate) struct NextOutput {
 }
 
 /// A session's state.
+///
+/// ```
+/// use tracing_kineto::{KinetoLayer, Status};
+///
+/// let (_layer, guard) = KinetoLayer::builder().no_output().build()?;
+/// let profiler = guard.profiler();
+/// assert_eq!(profiler.status(), Status::Recording);
+/// profiler.pause()?;
+/// assert_eq!(profiler.status(), Status::Paused);
+/// # drop(guard.finish()?);
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {

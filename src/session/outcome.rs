@@ -12,6 +12,20 @@ use std::sync::Arc;
 /// The result of [`Profiler::step`](crate::Profiler::step).
 ///
 /// Its `Display` is a sentence.
+///
+/// ```
+/// use tracing_kineto::{KinetoLayer, Schedule, StepState};
+///
+/// let (_layer, guard) = KinetoLayer::builder().no_output().schedule(Schedule::new(0, 0, 2)?.repeat(1)).build()?;
+/// let profiler = guard.profiler();
+/// let outcome = profiler.step();
+/// assert_eq!(outcome.state, StepState::Recording { is_last: true });
+/// let outcome = profiler.step();
+/// println!("{outcome}"); // step 2: nothing: the schedule is over; cycle 1 ended
+/// assert!(outcome.trace().is_some());
+/// # drop(guard.finish());
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StepOutcome {

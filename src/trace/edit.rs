@@ -11,6 +11,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// An event before its delivery, for [`KinetoLayerBuilder::post_process`](crate::KinetoLayerBuilder::post_process) to change.
+///
+/// ```
+/// use tracing_kineto::{ArgValue, KinetoLayer};
+///
+/// let builder = KinetoLayer::builder().post_process(|event| {
+///     if event.activity().name == "heartbeat" {
+///         event.leave_out();
+///     }
+///     event.set_arg("host", ArgValue::Str("node-7"));
+/// });
+/// ```
 pub struct EventEdit<'t> {
     activity: Activity<'t>,
     name: Option<String>,

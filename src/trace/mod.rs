@@ -160,6 +160,19 @@ impl Drop for Inner {
 }
 
 /// A thread's row of a trace.
+///
+/// ```
+/// use tracing::info_span;
+/// use tracing_kineto::KinetoLayer;
+/// use tracing_subscriber::prelude::*;
+///
+/// let (layer, guard) = KinetoLayer::builder().no_output().build()?;
+/// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || info_span!("work").in_scope(|| ()));
+/// for track in guard.finish()?.tracks() {
+///     println!("{} of process {}", track.name, track.process);
+/// }
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceTrack {

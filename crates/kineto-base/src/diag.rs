@@ -31,6 +31,17 @@ pub use site::MessageSite;
 ///
 /// It runs on the thread that sends the message, with no lock held. Messages that it causes itself, for example by logging
 /// through `tracing`, go to stderr; if it panics, so does the message.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tracing_kineto::{KinetoLayer, Severity};
+///
+/// let builder = KinetoLayer::builder().log_sink(Arc::new(|message| {
+///     if message.severity >= Severity::Warning {
+///         println!("{}: {}", message.topic, message.text);
+///     }
+/// }));
+/// ```
 pub type LogSink = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
 
 /// A message of this crate.

@@ -15,6 +15,15 @@ pub const EXACT_NS: u64 = 1000 << 43;
 ///
 /// All times after recording have this unit, as in libkineto, whose activities have `int64` nanoseconds of
 /// CLOCK_REALTIME.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use tracing_kineto::Timestamp;
+///
+/// let begun = Timestamp::from(SystemTime::now());
+/// let ended = Timestamp::from_nanos(begun.as_nanos() + 1500);
+/// assert_eq!(ended.since(begun), 1500);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 

@@ -5,6 +5,13 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 /// A device: the names of its rows, and its properties.
+///
+/// ```
+/// use tracing_kineto::integration::{DeviceDescription, Stream};
+///
+/// let mut device = DeviceDescription::new(0, "NPU X1");
+/// device.streams.push(Stream::new(7, "copies"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceDescription {

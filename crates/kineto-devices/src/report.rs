@@ -6,6 +6,20 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 
 /// Describes what a collector did in a recording.
+///
+/// ```
+/// use tracing_kineto::KinetoLayer;
+///
+/// let (_layer, guard) = KinetoLayer::builder().no_output().build()?;
+/// for report in guard.profiler().collectors() {
+///     match &report.state {
+///         Ok(can) => println!("{} records {}", report.name, can.types),
+///         Err(reason) => println!("{}: {reason}", report.name),
+///     }
+/// }
+/// # drop(guard.finish()?);
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CollectorReport {

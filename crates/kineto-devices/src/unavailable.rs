@@ -5,6 +5,14 @@ use kineto_base::os::platform;
 use std::fmt;
 
 /// Explains why a collector records nothing, or not everything, and what to do about it.
+///
+/// ```
+/// use tracing_kineto::integration::{Unavailable, Why};
+///
+/// let reason = Unavailable::new(Why::NoDevice, "no accelerator was found", "load its driver");
+/// assert_eq!(reason.why(), Why::NoDevice);
+/// assert_eq!(reason.advice(), "load its driver");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     why: Why,

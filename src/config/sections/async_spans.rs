@@ -3,6 +3,14 @@
 use crate::encoding::encoded_as;
 
 /// How to draw a span that is entered more than once, such as an async block at each poll.
+///
+/// ```
+/// use tracing_kineto::{AsyncSpans, KinetoLayer};
+///
+/// let (_layer, guard) = KinetoLayer::builder().no_output().async_spans(AsyncSpans::Track).build()?;
+/// # drop(guard.finish()?);
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AsyncSpans {

@@ -9,6 +9,14 @@ use std::ops::BitOr;
 ///
 /// Compatible modes are joined by `|`, or by `+` in `KINETO_MODE`: `kineto+nvtx` records spans and sends them to NVTX. A mode
 /// without Kineto records nothing: its traces are empty and say why.
+///
+/// ```
+/// use tracing_kineto::{KinetoLayer, Mode, Modes};
+///
+/// assert_eq!(Modes::parse("kineto+nvtx")?, Mode::Kineto | Mode::Nvtx);
+/// let builder = KinetoLayer::builder().mode(Mode::Kineto | Mode::Nvtx);
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {

@@ -9,6 +9,24 @@ use std::sync::Arc;
 
 /// Records the calling thread until this is dropped; from
 /// [`Profiler::enable_in_this_thread`](crate::Profiler::enable_in_this_thread).
+///
+/// ```
+/// use tracing::info_span;
+/// use tracing_kineto::{KinetoLayer, ThreadFilter};
+/// use tracing_subscriber::prelude::*;
+///
+/// let builder = KinetoLayer::builder().no_output().threads(ThreadFilter::Registered);
+/// let (layer, guard) = builder.build()?;
+/// let profiler = guard.profiler();
+/// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+///     let recorded = profiler.enable_in_this_thread();
+///     info_span!("recorded").in_scope(|| ());
+///     drop(recorded);
+///     info_span!("excluded").in_scope(|| ());
+/// });
+/// assert_eq!(guard.finish()?.stats().slices, 1);
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
 #[must_use = "dropping it excludes the thread again; call `keep` to record it to the end"]
 pub struct ThreadRecording {
     session: Arc<SessionRecording>,

@@ -22,6 +22,17 @@ impl Trace {
     /// Returns the contents of a device's memory over time; without rows if there are no records of it.
     ///
     /// It takes some 100 bytes for each allocation.
+    ///
+    /// ```no_run
+    /// use tracing_kineto::KinetoLayer;
+    /// use tracing_kineto::memory::Device;
+    ///
+    /// let (_layer, guard) = KinetoLayer::builder().no_output().with_memory(true).build()?;
+    /// let timeline = guard.finish()?.memory_timeline(Device::CPU);
+    /// println!("at most {} bytes", timeline.max_allocated());
+    /// timeline.save("memory.html")?;
+    /// # Ok::<(), tracing_kineto::Error>(())
+    /// ```
     pub fn memory_timeline(&self, device: Device) -> MemoryTimeline {
         let mut records = Vec::new();
         self.memory_records(|at, record, category| {

@@ -22,6 +22,14 @@ use std::time::Duration;
 /// The default stream is the legacy default stream, which synchronizes with all streams that were not created as
 /// non-blocking. So its events are ordered with the work of such streams. If the work runs on non-blocking streams,
 /// name them with [`on_streams`](CudaEvents::on_streams).
+///
+/// ```
+/// use tracing_kineto::KinetoLayer;
+/// use tracing_kineto::integration::{CudaEvents, EventTimers};
+///
+/// // In addition to other collectors; `Mode::KinetoGpuFallback` does the same in place of CUPTI.
+/// let builder = KinetoLayer::builder().collector(EventTimers::new(CudaEvents::new()));
+/// ```
 pub struct CudaEvents {
     /// Returns the stream that a thread works on; 0 for the default stream.
     stream: Box<dyn Fn() -> usize + Send + Sync>,

@@ -85,6 +85,33 @@ const CONTEXTS: usize = 4096;
 const UNWANTED: usize = 1 << 16;
 
 /// Writes records to a sink, whose lock it holds.
+///
+/// ```
+/// use tracing_kineto::ActivityType;
+/// use tracing_kineto::activity::ArgValue;
+/// use tracing_kineto::integration::{ApiCall, DeviceWork, RecordLayout, RecordSink, RecordView, Thread};
+///
+/// /// The first word is the number of bytes.
+/// #[derive(Debug)]
+/// struct Bytes;
+///
+/// impl RecordLayout for Bytes {
+///     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+///         each("bytes", ArgValue::U64(record.word(0)));
+///     }
+/// }
+///
+/// /// A call on a thread, and the copy that it put on stream 7 of device 0.
+/// fn add_copy(sink: &RecordSink, thread: i64, correlation: u64, now: u64) {
+///     sink.record(|batch| {
+///         let (call, copy) = (batch.name("npuCopy"), batch.name("Memcpy HtoD"));
+///         let call = ApiCall::new(ActivityType::PrivateUse1Runtime, call, Thread::Id(thread), (now, now + 10), &Bytes);
+///         batch.call(&ApiCall { correlation, launches: true, words: &[512], ..call });
+///         let copy = DeviceWork::new(ActivityType::GpuMemcpy, copy, (0, 7), (now + 20, now + 90), &Bytes);
+///         batch.work(&DeviceWork { correlation, words: &[512], ..copy });
+///     });
+/// }
+/// ```
 pub struct Batch<'s> {
     budget: &'s dyn Budget,
     pauses: &'s Pauses,

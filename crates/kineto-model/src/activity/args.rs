@@ -34,6 +34,22 @@ pub enum ArgValue<'t> {
 /// A sequence of arguments, which can be visited repeatedly and is written in its order.
 ///
 /// Each key occurs at most once.
+///
+/// ```
+/// use kineto_trace::activity::{ArgValue, Args};
+///
+/// struct Request {
+///     path: String,
+///     bytes: u64,
+/// }
+///
+/// impl Args for Request {
+///     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+///         each("path", ArgValue::Str(&self.path));
+///         each("bytes", ArgValue::U64(self.bytes));
+///     }
+/// }
+/// ```
 pub trait Args {
     /// Calls `each` with every key and value.
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>));

@@ -10,6 +10,14 @@ use crate::error::Error;
 ///
 /// The name ([`as_str`](ActivityType::as_str)) is the `cat` of a row in the trace file, and selects the type in a
 /// configuration. The first 18 types are libkineto's default set, [`ActivityTypes::DEFAULT`].
+///
+/// ```
+/// use kineto_trace::activity::ActivityType;
+///
+/// assert_eq!("kernel".parse::<ActivityType>()?, ActivityType::ConcurrentKernel);
+/// assert_eq!(ActivityType::GpuMemcpy.as_str(), "gpu_memcpy");
+/// # Ok::<(), kineto_trace::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]

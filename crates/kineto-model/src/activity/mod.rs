@@ -32,6 +32,16 @@ pub const OVERHEAD_GROUP: i64 = 0x1FFF_FFFF;
 use kineto_base::time::Timestamp;
 
 /// A view of one row of the trace.
+///
+/// ```
+/// use kineto_trace::Timestamp;
+/// use kineto_trace::activity::{Activity, ActivityType, ArgValue, Body, Track};
+///
+/// let body = Body::Slice { start: Timestamp::from_nanos(1000), end: Timestamp::from_nanos(3000) };
+/// let mut slice = Activity::new(ActivityType::CpuOp, "parse", Track::new(1, 7), body);
+/// let args = [("bytes", ArgValue::U64(512))];
+/// slice.args = &args;
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Activity<'t> {

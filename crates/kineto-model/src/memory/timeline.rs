@@ -78,6 +78,14 @@ pub enum MemoryAction {
 }
 
 /// The format of a [`MemoryTimeline`]'s file, as in PyTorch.
+///
+/// ```
+/// use kineto_trace::memory::TimelineFormat;
+/// use std::path::Path;
+///
+/// assert_eq!(TimelineFormat::from_path(Path::new("memory.HTML")), TimelineFormat::Html);
+/// assert_eq!(TimelineFormat::from_path(Path::new("memory.raw.json.gz")), TimelineFormat::Raw);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimelineFormat {

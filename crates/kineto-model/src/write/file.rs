@@ -125,6 +125,16 @@ pub struct FileFormat {
 }
 
 /// The encoding of a trace.
+///
+/// ```
+/// use kineto_trace::Format;
+/// use kineto_trace::analysis::Events;
+///
+/// let events = Events::from_reader(br#"{"traceEvents": []}"#.as_slice())?;
+/// let mut json = Vec::new();
+/// events.write(&mut json, Format::Json).expect("writing to a Vec does not fail");
+/// # Ok::<(), kineto_trace::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
