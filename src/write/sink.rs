@@ -156,7 +156,8 @@ impl Sinks {
         let failed = |what: &str, error: io::Error| {
             if scheme == Writers::SCHEME {
                 let advice = "see why the writer fails, or save to a file";
-                return Error::io(what, Path::new(WRITERS_TRACE), error, advice).without_path();
+                let error = kineto_model::Error::from_io(what, Path::new(WRITERS_TRACE), error, advice);
+                return error.without_path().into();
             }
             Error::io(what, target, error, &format!("see what the handler of {scheme}:// needs, or save to a file"))
         };

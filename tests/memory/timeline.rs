@@ -7,7 +7,7 @@ use support::harness::Test;
 use tracing::info_span;
 use tracing_kineto::memory::{self, Category, Device};
 use tracing_kineto::torch::Libkineto;
-use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, TimelineFormat, Trace, analysis};
+use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, TimelineFormat, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("rows_have_the_lifetime_of_each_block", rows_have_the_lifetime_of_each_block),
@@ -133,7 +133,7 @@ fn export_form_follows_the_file_name() {
         assert_eq!(text, expected);
     }
     let failed = timeline.save(folder.path().join("none/a.json")).unwrap_err();
-    assert_eq!(failed.kind(), analysis::ErrorKind::Io);
+    assert_eq!(failed.kind(), ErrorKind::Io);
 }
 
 fn page(timeline: &MemoryTimeline) -> String {

@@ -15,40 +15,44 @@ pub struct Error {
     io: Option<io::Error>,
 }
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The kind of an [`Error`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum ErrorKind { $($(#[$doc])* $name,)* }
-
-        impl ErrorKind {
-            /// All kinds.
-            #[doc(hidden)]
-            pub const ALL: &[ErrorKind] = &[$(ErrorKind::$name,)*];
-        }
-    };
-}
-
-kinds! {
-    /// An argument has an invalid value.
+/// What went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A configuration key, variable, argument or builder call has a value that cannot be used.
     Config,
-    /// The operating system refused a file operation; [`Error::path`] names the file.
+    /// The operating system refused a file operation; the error's path names the file.
     Io,
-    /// Memory is short; free memory and try again.
+    /// There was not enough memory. Recorded data is kept: free memory and try again.
     OutOfMemory,
-    /// An operation exceeded its time limit.
+    /// A recording is running already; stop it first.
+    AlreadyActive,
+    /// No recording is running.
+    NotActive,
+    /// Something did not end within its time limit.
     Timeout,
-    /// A text is not valid JSON.
+    /// A text that should be JSON is not.
     Json,
     /// A file is truncated.
     Truncated,
     /// A file is not a trace.
     NotATrace,
-    /// A file or a part of it exceeds a limit.
+    /// A file, a part of it, or data to record, is larger than allowed.
     TooLarge,
-    /// This build does not support it.
+    /// No writer is registered for the scheme of a URL.
+    UnknownScheme,
+    /// A shared library was not found.
+    LibraryNotFound,
+    /// This platform or build does not support the operation.
     Unsupported,
+    /// The trace was saved already, and the builder was set to strict.
+    AlreadySaved,
+    /// An assertion did not hold during the recording, and the builder was set to strict; the error has the recording's trace.
+    InvariantViolated,
+    /// A trace handler failed or panicked.
+    Handler,
+    /// The calling process is a forked child of the one that records.
+    Forked,
 }
 
 impl Error {
@@ -100,10 +104,10 @@ impl Error {
         self.io.as_ref()
     }
 
-    /// Returns the kind, message, path and underlying error.
+    /// Removes the path, of an error about something that is no file.
     #[doc(hidden)]
-    pub fn into_parts(self) -> (ErrorKind, String, Option<PathBuf>, Option<io::Error>) {
-        (self.kind, self.message, self.path, self.io)
+    pub fn without_path(self) -> Self {
+        Error { path: None, ..self }
     }
 }
 
