@@ -291,6 +291,10 @@ const FEATURES_HEAD: &str = "\
 const FEATURES_END: &str = "
 No feature needs a vendor's toolkit. In WebAssembly, the crate compiles with the default features and without any, and records
 nothing.
+
+With `default-features = false`, and no feature that implies `devices`, nothing of devices is compiled: spans, events, memory, NVTX
+and ITT output, segments and live files are as always, and the trace's header says that devices were not recorded. Files with records
+of devices are read without these, and the result names the feature.
 ";
 
 #[test]
