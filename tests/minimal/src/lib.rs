@@ -12,7 +12,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
     use tracing::info_span;
-    use tracing_kineto::{KinetoLayer, Trace};
+    use tracing_kineto::{Format, KinetoLayer, Trace};
     use tracing_subscriber::prelude::*;
 
     /// Where a build with devices leaves a file for one without.
@@ -32,7 +32,7 @@ mod tests {
     /// Returns the JSON of a trace.
     fn json(trace: &Trace) -> Value {
         let mut json = Vec::new();
-        trace.write_chrome(&mut json).unwrap();
+        trace.write(&mut json, Format::Json).unwrap();
         serde_json::from_slice(&json).unwrap()
     }
 
