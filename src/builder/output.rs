@@ -81,7 +81,8 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Sets the compression level of `.gz` files, 0 to 9. Default: 1.
+    /// Sets the compression level of `.gz` files, 0 to 9. Default: 1, which stores without compression in builds with debug assertions,
+    /// where zlib is rarely optimized.
     pub fn gzip_level(mut self, level: u32) -> Self {
         self.overrides.set(Key::GzipLevel, level);
         self

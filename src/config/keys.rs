@@ -320,7 +320,7 @@ keys! {
     FlushOnSignals: Both Now Start Always "FLUSH_ON_SIGNALS", SettingKind::Bool, Literal("true"), "flush_on_signals(bool)",
         "writes the trace on SIGINT, SIGTERM or SIGHUP, before the signal ends the process" => flush_on_signals: bool;
     GzipLevel: Both Now Next Always "GZIP_LEVEL", SettingKind::Int(0..=9), Literal("1"), "gzip_level(level)",
-        "gzip level of `.json.gz`" => gzip_level: u32;
+        "gzip level of `.gz` files; with debug assertions, 1 stores without compression" => gzip_level: u32;
     ExecutionTrace: Environment Now Start Chakra "ENABLE_PYTORCH_EXECUTION_TRACE", SettingKind::Bool, Literal("false"),
         "TorchOptions::execution_trace(bool)",
         "also writes the operations as a graph (Chakra): `app.et.json` for `app.pt.trace.json`" => execution_trace: bool;

@@ -13,13 +13,24 @@ use std::io::{self, Write};
 #[derive(Default)]
 pub(super) struct StoredDevices(SortedSet<u32>);
 
+/// The blocks of records that a live file has: the collector of each, and when it was moved to disk; 0 if it was not.
+#[derive(Debug, Default)]
+pub(super) struct LiveBlocks(Vec<(u64, Ticks)>);
+
 /// The collectors of which a live file has records.
 #[derive(Debug, Default)]
-pub(super) struct LiveBlocks(SortedSet<u64>);
+pub(super) struct LiveDevices(SortedSet<u64>);
 
-/// Writes nothing: this build records no devices.
-pub(super) fn write_devices(_devices: &DeviceRecords, _frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
-    Ok(())
+/// Writes nothing: this build records no devices. Those of a file that it did not read would be lost.
+///
+/// # Errors
+/// The trace is of such a file.
+pub(super) fn write_devices(devices: &DeviceRecords, _frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
+    if devices.unread_collectors() == 0 {
+        return Ok(());
+    }
+    let why = "cannot write the records of devices that were not read; enable tracing-kineto's feature `devices` in Cargo.toml";
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
 impl StoredDevices {
@@ -40,14 +51,22 @@ impl StoredDevices {
 
 impl LiveBlocks {
     /// Notes whose records a block has.
-    pub(super) fn add_block(&mut self, of: u64, _place: u64, _moved: Ticks, _words: &[u64]) {
-        self.0.insert(of >> 8);
+    pub(super) fn add_block(&mut self, of: u64, _place: u64, moved: Ticks, _words: &[u64]) {
+        self.0.push((of >> 8, moved));
     }
 
-    pub(super) fn read_devices(self, _entries: &Entries<'_>, _until: Option<Ticks>, _damaged: &mut u64) -> LiveBlocks {
-        self
+    /// Returns the collectors of the blocks that were not moved to disk `until` that time.
+    pub(super) fn read_devices(self, _entries: &Entries<'_>, until: Option<Ticks>, _damaged: &mut u64) -> LiveDevices {
+        let is_here = |moved| moved == Ticks(0) || until.is_none_or(|until| moved > until);
+        let mut collectors = SortedSet::default();
+        for (of, _) in self.0.into_iter().filter(|(_, moved)| is_here(*moved)) {
+            collectors.insert(of);
+        }
+        LiveDevices(collectors)
     }
+}
 
+impl LiveDevices {
     pub(super) fn with_windows(
         self,
         _numbers: &[u64],

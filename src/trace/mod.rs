@@ -492,6 +492,10 @@ impl Trace {
         let devices = self.devices().work_count() + self.devices().memory_events();
         if index.slices + index.events + index.memory + devices + self.inner.own_rows() > 0 {
             None
+        } else if self.inner.devices.unread_collectors() > 0 {
+            Some(
+                "its records of devices need tracing-kineto's feature `devices`, which is off; enable it in Cargo.toml",
+            )
         } else if !self.inner.info.config.mode.has_recording_mode() {
             Some("the mode excludes kineto, so spans were only sent to other profilers; add kineto to the mode")
         } else if self.inner.info.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {

@@ -24,7 +24,7 @@ pub(crate) struct DeviceRecords {
     unread: u64,
 }
 
-/// The same; nothing is linked.
+/// The records of all collectors, linked: there are none.
 #[derive(Clone, Copy)]
 pub(super) struct LinkedRecords<'t>(&'t DeviceRecords);
 
@@ -35,7 +35,7 @@ pub(super) struct HostCalls<'t> {
     calls: PhantomData<&'t ()>,
 }
 
-/// The rows of devices: none.
+/// Writes no rows of devices.
 pub(super) struct DeviceRows;
 
 impl DeviceRecords {
@@ -90,11 +90,11 @@ impl DeviceRecords {
         Vec::new()
     }
 
-    pub(super) fn record_memory(&self) -> bool {
+    pub(super) fn have_memory(&self) -> bool {
         false
     }
 
-    pub(super) fn replace(&self, _reported: &MemoryRecord) -> bool {
+    pub(super) fn is_replaced(&self, _reported: &MemoryRecord) -> bool {
         false
     }
 }
@@ -118,7 +118,7 @@ impl LinkedRecords<'_> {
 
     pub(super) fn report_violations(self, _add: impl FnMut(&str, &str)) {}
 
-    /// Returns the reason that there are no collectors, for recordings and for traces that were read.
+    /// Returns the reason that there are no collectors, in each trace.
     pub(super) fn reports(self) -> Vec<CollectorReport> {
         vec![kineto_devices::missing_report()]
     }

@@ -282,7 +282,7 @@ fn features_page_has_the_comments_of_the_manifest() {
 const FEATURES_HEAD: &str = "\
 # Cargo features
 
-<!-- Of the comments in Cargo.toml: UPDATE_DOCS=1 cargo test --test architecture features -->
+<!-- Generated from the comments in Cargo.toml: UPDATE_DOCS=1 cargo test --test architecture features -->
 
 | Feature | Default | What it adds |
 |---|---|---|
@@ -292,8 +292,8 @@ const FEATURES_END: &str = "
 No feature needs a vendor's toolkit. In WebAssembly, the crate compiles with the default features and without any, and records
 nothing.
 
-With `default-features = false`, and no feature that implies `devices`, nothing of devices is compiled: spans, events, memory, NVTX
-and ITT output, segments and live files are as always, and the trace's header says that devices were not recorded. Files with records
+With `default-features = false`, and no feature that implies `devices`, no collector is compiled: spans, events, memory, NVTX ranges,
+segments and live files are as always, and the trace's header says that devices were not recorded. Files with records
 of devices are read without these, and the result names the feature.
 ";
 

@@ -1,9 +1,9 @@
 //! Accelerator recording: the traits that every vendor module implements, and the records it delivers.
 //!
-//! The session probes a [`Collector`] ([`probe`](Collector::probe)), and starts it with each recording. The start returns
-//! a [`Recording`], which learns the slice that each thread enters ([`push`](Recording::push), [`pop`](Recording::pop)) and
-//! writes its records to a [`RecordSink`] until it is stopped. Several collectors may record at once. A collector that
-//! fails leaves a reason in the trace, never an error: the host is recorded all the same.
+//! The session probes a `Collector` (`probe`), and starts it with each recording. The start returns a `Recording`, which learns the
+//! slice that each thread enters (`push`, `pop`) and writes its records to a `RecordSink` until it is stopped. Several collectors may
+//! record at once. A collector that fails leaves a reason in the trace, never an error: the host is recorded all the same. All of
+//! this needs the feature `devices`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(target_os = "linux", feature = "metrics", feature = "roctracer", feature = "xpu", feature = "plugins")),

@@ -7,8 +7,8 @@ use std::sync::Weak;
 /// and `cudaProfilerStop`. It is a cheap clone and works on any thread.
 ///
 /// A collector that sees such calls receives it with its [`Selection`](super::Selection). It may be called inside a
-/// vendor's callback: it takes locks only briefly, then [pauses](super::Recording::pause) or
-/// [resumes](super::Recording::resume) the collectors on the same thread. Ranges do not nest: `begin` in an open
+/// vendor's callback: it takes locks only briefly, then pauses or resumes the
+/// collectors on the same thread. Ranges do not nest: `begin` in an open
 /// range does nothing.
 #[derive(Clone)]
 pub struct CaptureRange {

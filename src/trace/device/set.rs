@@ -1,4 +1,4 @@
-//! The collectors of a trace, all together: what the rest of the trace asks them for.
+//! What the rest of a trace asks its collectors for.
 
 use super::{HostRecords, LinkedCollection, collector_report};
 use crate::buffer::Loss;
@@ -19,7 +19,7 @@ pub(crate) struct DeviceRecords {
     linked: Lazy<List<LinkedCollection>>,
 }
 
-/// The same, with their links.
+/// The records of all collectors, linked to the host's.
 #[derive(Clone, Copy)]
 pub(in crate::trace) struct LinkedRecords<'t> {
     devices: &'t DeviceRecords,
@@ -76,7 +76,7 @@ impl DeviceRecords {
         self.collections.iter().map(|collection| collection.records.unknown_layouts()).sum()
     }
 
-    /// Returns the number of collectors whose records this build does not read: without this feature, all of them.
+    /// Returns the number of collectors whose records this build does not read: without the feature `devices`, all of them.
     pub(crate) fn unread_collectors(&self) -> u64 {
         0
     }
@@ -111,13 +111,13 @@ impl DeviceRecords {
     }
 
     /// Returns whether a collector records memory of its devices.
-    pub(in crate::trace) fn record_memory(&self) -> bool {
+    pub(in crate::trace) fn have_memory(&self) -> bool {
         self.collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some()))
     }
 
     /// Returns whether a program's report is left out because a collector records that device's memory. Failed allocations
     /// are only reported by the program.
-    pub(in crate::trace) fn replace(&self, reported: &MemoryRecord) -> bool {
+    pub(in crate::trace) fn is_replaced(&self, reported: &MemoryRecord) -> bool {
         let kind = Some(reported.device.kind);
         let by = |collection: &Collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == kind);
         !reported.is_out_of_memory && self.collections.iter().any(by)

@@ -64,7 +64,7 @@ impl Trace {
         for run in &self.index().runs {
             let records = self.inner.recorded.records_of_run(*run).filter(|record| record.head.tag == Tag::Memory);
             for (time, record) in records.map(|record| MemoryRecord::from_record(&record)) {
-                if !walk.devices.replace(&record) {
+                if !walk.devices.is_replaced(&record) {
                     each(walk.converter.timestamp_of(time), &record, categories.category_of(&record, &source));
                 }
             }
@@ -77,12 +77,12 @@ impl Trace {
     /// Returns the number of allocators' reports that are left out because collectors recorded the same memory.
     pub(in crate::trace) fn memory_replaced(&self) -> u64 {
         let devices = &self.inner.devices;
-        if !devices.record_memory() {
+        if !devices.have_memory() {
             return 0;
         }
         let records = self.index().runs.iter().flat_map(|run| self.inner.recorded.records_of_run(*run));
         let reported = records.filter(|record| record.head.tag == Tag::Memory);
-        reported.filter(|record| devices.replace(&MemoryRecord::from_record(record).1)).count() as u64
+        reported.filter(|record| devices.is_replaced(&MemoryRecord::from_record(record).1)).count() as u64
     }
 }
 

@@ -196,7 +196,7 @@ impl<'w> ThreadRows<'w> {
 
     fn deliver_memory(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
         let (time, event) = MemoryRecord::from_record(record);
-        if self.walk.devices.replace(&event) {
+        if self.walk.devices.is_replaced(&event) {
             return Ok(());
         }
         let at = self.clock.timestamp_of(time);

@@ -10,6 +10,7 @@
 mod tests {
     use serde_json::Value;
     use std::fs;
+    use std::io;
     use std::path::PathBuf;
     use tracing::info_span;
     use tracing_kineto::{Format, KinetoLayer, Trace};
@@ -59,6 +60,9 @@ mod tests {
             let collectors = &json(&trace)["tracing_kineto"]["collectors"];
             let why = "this build lacks tracing-kineto's feature `devices`; enable it in Cargo.toml";
             assert_eq!(*collectors, serde_json::json!({ "devices": { "unavailable": why } }));
+            let error = trace.write(&mut Vec::new(), Format::Perfetto).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+            assert!(error.to_string().contains("the feature \"perfetto\" is off; "), "{error}");
         }
     }
 
@@ -74,6 +78,8 @@ mod tests {
             assert!(segment.to_string().contains(lacks), "{segment}");
             assert!(json(&segment.trace).to_string().contains(lacks));
             assert_eq!(slices(&segment.trace), ["step"]);
+            let error = segment.trace.write_segment(1, &mut Vec::new()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
         }
     }
 

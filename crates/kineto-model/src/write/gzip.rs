@@ -254,42 +254,64 @@ impl Worker {
     }
 }
 
-/// Compresses blocks.
-struct Compressor {
-    zlib: Compress,
-    /// By how many bytes the space for the result grows. Level 0 gets enough at once, since its result depends on the space.
-    step: usize,
-}
+/// Compresses blocks, or stores them without zlib.
+struct Compressor(Option<Compress>);
 
 impl Compressor {
     /// Level 6 takes four times as long as level 1 for a third less. In an unoptimized build zlib is twenty times slower still, so
     /// level 1, the default, stores the text there.
     fn new(level: u32) -> io::Result<Compressor> {
+        if level == 0 || cfg!(debug_assertions) && level == 1 {
+            return Ok(Compressor(None));
+        }
         // zlib cannot report a failed allocation.
         Vec::<u8>::new().try_reserve_exact(MEMORY)?;
-        let level = if cfg!(debug_assertions) && level == 1 { 0 } else { level.min(9) };
-        // JSON compresses to a sixth or less.
-        let step = if level == 0 { BLOCK + BLOCK / 64 } else { BLOCK / 4 };
-        Ok(Compressor { zlib: Compress::new(Compression::new(level), false), step })
+        Ok(Compressor(Some(Compress::new(Compression::new(level.min(9)), false))))
     }
 
     fn compress(&mut self, block: &mut TextBlock) -> io::Result<()> {
-        let (Compressor { zlib, step }, TextBlock { text, packed, crc }) = (self, block);
+        let TextBlock { text, packed, crc } = block;
         *crc = Hasher::new();
         crc.update(text);
         packed.clear();
-        zlib.reset();
-        let mut rest = &**text;
-        // The block is complete once zlib leaves space unused. No text gives nothing, whatever space an earlier block has left.
-        while !rest.is_empty() || packed.len() == packed.capacity() && !packed.is_empty() {
-            packed.try_reserve(*step)?;
-            let before = zlib.total_in();
-            zlib.compress_vec(rest, packed, FlushCompress::Sync)?;
-            let taken = usize::try_from(zlib.total_in() - before).unwrap_or(rest.len());
-            rest = rest.get(taken..).unwrap_or_default();
+        match &mut self.0 {
+            Some(zlib) => compress_by_zlib(zlib, text, packed),
+            None => store(text, packed),
         }
-        Ok(())
     }
+}
+
+/// Stores a text in deflate's blocks: no last block, no compression, the length and its complement.
+fn store(text: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
+    const MOST: usize = u16::MAX as usize;
+
+    packed.try_reserve(text.len() + 5 * text.len().div_ceil(MOST))?;
+    for part in text.chunks(MOST) {
+        #[expect(clippy::cast_possible_truncation, reason = "a part is no longer than MOST")]
+        let length = part.len() as u16;
+        packed.push(0);
+        packed.extend_from_slice(&length.to_le_bytes());
+        packed.extend_from_slice(&(!length).to_le_bytes());
+        packed.extend_from_slice(part);
+    }
+    Ok(())
+}
+
+fn compress_by_zlib(zlib: &mut Compress, text: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
+    /// JSON compresses to a sixth or less.
+    const STEP: usize = BLOCK / 4;
+
+    zlib.reset();
+    let mut rest = text;
+    // The block is complete once zlib leaves space unused. No text gives nothing, whatever space an earlier block has left.
+    while !rest.is_empty() || packed.len() == packed.capacity() && !packed.is_empty() {
+        packed.try_reserve(STEP)?;
+        let before = zlib.total_in();
+        zlib.compress_vec(rest, packed, FlushCompress::Sync)?;
+        let taken = usize::try_from(zlib.total_in() - before).unwrap_or(rest.len());
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
