@@ -372,6 +372,16 @@ mod tests {
         }
     }
 
+    /// The last block is empty if the text ends with a whole one; its space depends on the threads.
+    #[test]
+    fn no_text_gives_no_bytes_whatever_the_space() {
+        for (level, space) in [(1, 0), (1, 99), (2, 0), (2, 99)] {
+            let mut block = TextBlock { packed: Vec::with_capacity(space), ..TextBlock::default() };
+            Compressor::new(level).unwrap().compress(&mut block).unwrap();
+            assert!(block.packed.is_empty(), "level {level}, space {space}");
+        }
+    }
+
     #[test]
     fn text_that_does_not_compress_is_kept() {
         let random = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(n | 1).to_le_bytes();
