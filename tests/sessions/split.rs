@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::analysis::{Event, Events};
@@ -81,23 +81,24 @@ fn wait_for_segments(folder: &Path, count: usize) {
 fn parts_end_exactly_with_steps_while_threads_record() {
     const STEPS: u64 = 60;
     const EACH: u64 = 7;
+    const OTHERS: usize = 2;
     let folder = tempfile::tempdir().unwrap();
-    let (is_over, recorded) = (AtomicBool::new(false), AtomicU64::new(0));
+    let is_over = &AtomicBool::new(false);
     record(folder.path(), steps(EACH, STEPS), |profiler| {
         let dispatch = &tracing::dispatcher::get_default(Clone::clone);
         std::thread::scope(|scope| {
-            let others = || {
-                tracing::dispatcher::with_default(dispatch, || {
-                    while !is_over.load(Ordering::Relaxed) {
-                        let n = recorded.fetch_add(1, Ordering::Relaxed);
-                        info_span!("other", n).in_scope(|| ());
+            for thread in 0..OTHERS {
+                let work = move || {
+                    for n in (0_u64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                        info_span!("other", thread, n).in_scope(|| ());
                         if n.is_multiple_of(10) {
                             std::thread::sleep(Duration::from_micros(100));
                         }
                     }
-                });
-            };
-            (0..2).for_each(|_| drop(std::thread::Builder::new().spawn_scoped(scope, others).unwrap()));
+                };
+                let run = move || tracing::dispatcher::with_default(dispatch, work);
+                std::thread::Builder::new().spawn_scoped(scope, run).unwrap();
+            }
             for step in 0..STEPS {
                 (0..50).for_each(|n| info_span!("work", step, n).in_scope(|| ()));
                 profiler.step();
@@ -106,7 +107,8 @@ fn parts_end_exactly_with_steps_while_threads_record() {
         });
     });
     let parts = parts(folder.path());
-    let mut others = vec![0; usize::try_from(recorded.into_inner()).unwrap()];
+    // The numbers that each of the threads has in the parts, in their order.
+    let mut others = [const { Vec::new() }; OTHERS];
     let mut next = 0;
     for (nth, part) in parts.iter().enumerate() {
         let steps = steps_in(part);
@@ -120,15 +122,18 @@ fn parts_end_exactly_with_steps_while_threads_record() {
         }
         assert_eq!(work, steps.iter().map(|step| (*step, 50)).collect(), "part {nth}");
         for event in part.iter().filter(|event| event.name() == "other" && begins(event)) {
-            others[usize::try_from(number(&event, "n")).unwrap()] += 1;
+            others[usize::try_from(number(&event, "thread")).unwrap()].push(number(&event, "n"));
         }
     }
     assert_eq!(next, STEPS, "in {} parts", parts.len());
-    // What is recorded after the last step is in no trace.
-    let after = others.iter().rev().take_while(|count| **count == 0).count();
-    others.truncate(others.len() - after);
-    let strays = others.iter().filter(|count| **count != 1).count();
-    assert_eq!(strays, 0, "of {} are not in one part", others.len());
+    // What a thread records after the last step is in no trace.
+    for mut numbers in others {
+        numbers.sort_unstable();
+        assert!(
+            !numbers.is_empty() && (0..).zip(&numbers).all(|(n, found)| n == *found),
+            "each in one part: {numbers:?}"
+        );
+    }
 }
 
 /// Each part has the steps that it should have, also those that were not taken when the recording ended.
