@@ -100,6 +100,8 @@ fn parts_together_are_the_whole_recording() {
             |event: &tracing_kineto::analysis::Event<'_>, key: &str| event.arg(key).map(|value| format!("{value:?}"));
         assert_eq!(arg(&root, "id").as_deref(), Some("7"), "part {nth}");
         assert_eq!(arg(&root, "clipped").as_deref(), (nth > 0).then_some("true"), "part {nth}");
+        let clipped = part.iter().filter(|event| event.arg("clipped").is_some()).count();
+        assert_eq!(loss(part, "clipped_slices"), clipped as u64, "part {nth}");
         let works = part.iter().filter(|event| event.name() == "work" && event.arg("clipped").is_none());
         found.extend(works.map(|event| arg(&event, "n").unwrap().parse::<usize>().unwrap()));
         assert_eq!(loss(part, "records_not_spilled"), 0);
@@ -204,9 +206,9 @@ fn stopped_recording_leaves_its_segments() {
     for (number, segment) in (1..).zip(&read) {
         assert!(segment.is_whole() && segment.number == number && segment.process_id == std::process::id());
     }
-    let slices = read.iter().map(|segment| slices_begun(&segment.trace)).sum::<u64>() + slices_begun(&rest);
-    assert_eq!(slices, WITH_FIELDS as u64 + 1);
-    assert_eq!(rest.stats().before_window + rest.stats().slices, slices);
+    let in_parts: Vec<_> = read.iter().map(|segment| &segment.trace).chain([&rest]).map(slices_begun).collect();
+    assert_eq!(in_parts.iter().sum::<u64>(), WITH_FIELDS as u64 + 1, "{in_parts:?}");
+    assert_eq!(rest.stats().before_window + rest.stats().slices, WITH_FIELDS as u64 + 1, "{:?}", rest.stats());
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;

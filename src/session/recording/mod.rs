@@ -306,6 +306,8 @@ impl SessionRecording {
             if state.moved_until != Some(windows.extent.0) {
                 taken.forget_earlier_parts();
             }
+            // What was evicted is in earlier parts, or counted as not spilled: it does not say where this one begins.
+            taken.evicted.horizon = None;
             return (windows, taken);
         }
         if let Some(keep) = self.settings.first_config().keep.filter(|_| self.recorder.settings.evicts_oldest) {
