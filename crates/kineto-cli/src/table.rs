@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &TableArguments) -> ExitCode {
     let averaging = arguments.by.iter().fold(events.averages(), |averaging, group| averaging.by(group.to_group_by()));
     let averages = averaging.compute();
     if arguments.csv {
-        print_pieces(|out| averages.to_csv(out));
+        print_pieces(|out| averages.write_csv(out));
     } else if arguments.json {
         print_pieces(|out| averages.write_json(&mut *out).and_then(|()| writeln!(out)));
     } else {

@@ -23,7 +23,7 @@ impl KeyAverages {
     ///
     /// # Errors
     /// If `out` fails.
-    pub fn to_csv(&self, mut out: impl Write) -> io::Result<()> {
+    pub fn write_csv(&self, mut out: impl Write) -> io::Result<()> {
         let titles = NUMBERS.iter().map(|(title, _)| (*title).to_owned());
         let head = ["section", "name"].map(str::to_owned).into_iter().chain(self.groups.iter().cloned());
         write_record(&mut out, head.chain(titles))?;
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn csv_has_a_line_per_row_and_quotes_fields() {
         let mut text = Vec::new();
-        averages().to_csv(&mut text).unwrap();
+        averages().write_csv(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<&str> = text.split_terminator("\r\n").collect();
         assert!(
