@@ -1,10 +1,9 @@
 //! Settings of the builder about dumps of the newest records, and what files need.
 
-use super::KinetoLayerBuilder;
-use crate::config::{self, Config, DumpTrigger, Key, Overflow, SourceSettings, Split, Value};
+use super::{KinetoLayerBuilder, spill};
+use crate::config::{self, Config, DumpTrigger, Key, SourceSettings, Value};
 use crate::error::{Error, ErrorKind};
 use crate::session;
-use crate::write::sink::Sinks;
 use std::time::Duration;
 
 /// Selects when the newest records are dumped, and which dumps are kept; for [`KinetoLayerBuilder::dumps`].
@@ -40,7 +39,7 @@ impl Dumps {
     ///
     /// Without an [`output`](crate::KinetoLayerBuilder::output), the end of the program [writes](crate::KinetoLayerBuilder::write_at_end) no further file.
     ///
-    /// Unless set, [`overflow`](crate::KinetoLayerBuilder::overflow) is [`KeepNewest`](Overflow::KeepNewest) then, and the
+    /// Unless set, [`overflow`](crate::KinetoLayerBuilder::overflow) is [`KeepNewest`](crate::Overflow::KeepNewest) then, and the
     /// [limit](crate::KinetoLayerBuilder::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails
     /// if there is no file next to which dumps could lie.
     ///
@@ -146,63 +145,5 @@ pub(super) fn settle_files(
         refuse(Key::DumpOn, why)?;
         config.dumps.triggers.clear();
     }
-    if config.overflow != Overflow::Spill {
-        if config.split.take().is_some() {
-            let why = "SPLIT has no effect: only OVERFLOW=spill makes parts; set it, or remove SPLIT";
-            refuse(Key::Split, why)?;
-        }
-        return Ok(());
-    }
-    let part_bytes = session::part_bytes_max(config.buffer_limit_bytes);
-    if let Some(split @ Split::Bytes(bytes)) = config.split
-        && bytes > part_bytes
-    {
-        let why = format!(
-            "SPLIT={split} has no effect: a part ends at a quarter of the limit, {part_bytes} bytes; raise BUFFER_LIMIT_MB, \
-             or make SPLIT smaller",
-        );
-        refuse(Key::Split, &why)?;
-    }
-    let output = config.output.expanded_path(&config.placeholder_values());
-    let has_folder = config.spill_folder.is_some() || output.as_ref().is_some_and(|path| Sinks::is_file(path));
-    let why = if has_handler {
-        "OVERFLOW=spill moves no records: a trace handler gets whole traces; remove one of them"
-    } else if output.is_some() && !can_dump {
-        "OVERFLOW=spill moves no records: the output takes one trace, and there is one for each part; set a file as `output`"
-    } else if !has_folder {
-        "OVERFLOW=spill moves no records: there is no folder for them; set SPILL_DIR, or a file as `output`"
-    } else {
-        return Ok(());
-    };
-    refuse(Key::Overflow, why)?;
-    config.set_overflow(Overflow::Stop);
-    Ok(())
-}
-
-#[cfg(test)]
-#[cfg(feature = "ondemand")]
-mod tests {
-    use super::*;
-    use crate::config::{Env, Overrides};
-    use std::fs;
-
-    #[test]
-    #[cfg_attr(miri, ignore = "writes files")]
-    fn reload_restores_no_refused_overflow() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("kineto.conf");
-        for (file, env) in [("OVERFLOW=spill\n", None), ("", Some(("KINETO_OVERFLOW", "spill")))] {
-            fs::write(&path, file).unwrap();
-            let mut overrides = Overrides::default();
-            overrides.set_config_file(path.clone());
-            let mut config = Config::resolve(&overrides, &Env::from_pairs(env), &mut Vec::new()).unwrap();
-            assert_eq!(config.overflow, Overflow::Spill);
-            settle_files(&mut config, true, |_| false).unwrap();
-            assert_eq!(config.overflow, Overflow::Stop);
-            fs::write(&path, format!("{file}GZIP_LEVEL=2")).unwrap();
-            let read = config.reread_file(&mut Vec::new()).unwrap();
-            let reloaded = config.apply_reloaded(&read);
-            assert_eq!((reloaded.overflow, reloaded.gzip_level), (Overflow::Stop, 2), "{file}");
-        }
-    }
+    spill::settle_parts(config, has_handler, can_dump, refuse)
 }

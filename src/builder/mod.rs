@@ -14,6 +14,7 @@ mod overflow;
 #[cfg(feature = "ondemand")]
 mod requests;
 mod spans;
+mod spill;
 mod torch;
 
 #[cfg(feature = "devices")]
@@ -21,8 +22,8 @@ pub use devices::Devices;
 pub use dumps::Dumps;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
-pub use overflow::Spill;
 pub use spans::{Fields, Stacks};
+pub use spill::Spill;
 pub use torch::TorchOptions;
 
 use crate::callsite::{Classifier, Rules, Sites};

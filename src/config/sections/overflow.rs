@@ -66,6 +66,13 @@ impl Overflow {
     }
 }
 
+impl Overflow {
+    /// Returns whether the oldest records are moved to disk.
+    pub(crate) fn spills(self) -> bool {
+        !matches!(self, Overflow::Stop | Overflow::KeepNewest)
+    }
+}
+
 impl Config {
     /// Sets the behaviour in place of the configured one, also for configurations that are read again.
     pub(crate) fn set_overflow(&mut self, overflow: Overflow) {
