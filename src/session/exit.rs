@@ -2,9 +2,9 @@
 
 use super::background::{limit_saves, wait_for_saves};
 use super::observer::SessionEvent;
+use super::part_counts::PartCounts;
 use super::requests::REQUEST_IS_RECORDING;
 use super::saving::{Patience, PendingWrite};
-use super::spill::PartCounts;
 use super::{Session, Status, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};

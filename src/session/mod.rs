@@ -15,6 +15,7 @@ mod live;
 mod memory_profile;
 mod observer;
 mod outcome;
+mod part_counts;
 mod pending_snapshots;
 mod recording;
 mod requests;
@@ -49,7 +50,7 @@ pub(crate) use spill::part_bytes_max;
 pub(crate) use steps::{EndedBy, EndedRecording, Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;
 
-use crate::config::{Config, Mode, Output, Overflow, PlaceholderValues};
+use crate::config::{Config, Mode, Output, PlaceholderValues};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::recorder::Recorder;
@@ -198,7 +199,7 @@ impl Session {
     /// Reserves a file for the next recording, after a check that it can be written.
     pub(crate) fn reserve_output(&self, output: &Path) -> Result<NextOutput, Error> {
         let path = self.recording.check_output(output)?;
-        if self.settings.next_config().overflow == Overflow::Spill && !Sinks::is_file(&path) {
+        if self.settings.next_config().overflow.spills() && !Sinks::is_file(&path) {
             let why = "OVERFLOW=spill writes a file for each part; name a file, or unset OVERFLOW";
             return Err(Error::new(ErrorKind::Config, why));
         }

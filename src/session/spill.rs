@@ -12,6 +12,7 @@
 mod parts;
 
 use super::dumps::with_process_and_time;
+use super::part_counts::PartCounts;
 use super::recording::RecordingState;
 use super::recording::live::{forget_part_losses, link_live_file};
 use super::{Session, deadline_after};
@@ -32,7 +33,6 @@ use crate::trace::Trace;
 use crate::write::file::stem_and_end;
 use crate::write::sink::Sinks;
 use kineto_devices::CollectorSet;
-pub(super) use parts::PartCounts;
 use parts::{SegmentFile, report_lost};
 use std::collections::VecDeque;
 use std::ffi::OsStr;

@@ -4,6 +4,7 @@ mod budget;
 mod clock_thread;
 mod collectors;
 pub(in crate::session) mod live;
+mod parts;
 mod reports;
 mod snapshots;
 mod threads;
@@ -213,7 +214,7 @@ impl SessionRecording {
         self.recorder.losses.take_counts();
         self.clock_thread.begin_anchor_list();
         // A request gets one trace.
-        let spills = config.overflow == Overflow::Spill && state.active_request.active_id().is_none();
+        let spills = config.overflow.spills() && state.active_request.active_id().is_none();
         if self.recorder.records_memory() || spills {
             self.clock_thread.start_ahead();
         }
@@ -230,7 +231,7 @@ impl SessionRecording {
         }
         let slice_sink = self.collectors.slice_sink(&self.collector_selection(&config));
         if !self.windows.begin(self.collectors.create_switches(), slice_sink) {
-            drop(self.recorder.take_live());
+            let _ = self.recorder.take_live();
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             self.clock_thread.end_spilling();
             self.observers.queue_event(SessionEvent::Cancelled(LOCKED_AT_FORK.to_owned()));
@@ -327,7 +328,7 @@ impl SessionRecording {
             drop(self.clock_thread.take_anchors());
             self.recorder.discard_late_records();
         }
-        drop(self.recorder.take_live());
+        let _ = self.recorder.take_live();
         drop(self.collectors.stop(Timestamp::default(), Instant::now()));
         state.phase = SessionPhase::Idle;
         self.clock_thread.end_spilling();

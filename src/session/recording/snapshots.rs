@@ -1,6 +1,5 @@
-//! Traces of a running recording, up to now or up to a time that was marked before; and parts that leave it.
+//! Traces of a running recording, up to now or up to a time that was marked before.
 
-use super::reports::Reports;
 use super::{RecordingState, SessionPhase, SessionRecording, build_converter, none_is_running};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
@@ -58,39 +57,6 @@ impl SessionRecording {
         self.build_snapshot(&mut *self.lock_state()?, taken, Extent::Until(point))
     }
 
-    /// Returns what was recorded until a time, and evicts it: the next trace begins where this one ends. Of the records of
-    /// collectors, this one has all that are delivered. `None` if no recording is running, or if it is not the one that
-    /// `is_current` means. `end` returns the time, which must not lie ahead.
-    pub(in crate::session) fn take_segment(
-        &self,
-        state: &mut RecordingState,
-        is_current: impl FnOnce() -> bool,
-        end: impl FnOnce() -> Ticks,
-    ) -> Option<Trace> {
-        let _own = InternalAllocGuard::begin();
-        self.check_process().ok()?;
-        if !matches!(state.phase, SessionPhase::Recording) || !is_current() {
-            return None;
-        }
-        self.recorder.gather_losses();
-        // Records of collectors come first: the slices of their calls are in the part, or in an earlier one. If the part ends
-        // with a step, they may also be in the next.
-        let moved = DeviceRecords::new(self.collectors.take_records());
-        // The times of two processors may differ by nanoseconds.
-        let until = end().max(state.moved_until.unwrap_or_default());
-        moved.set_moved(until);
-        let mut taken = self.recorder.snapshot(Some(until));
-        // For the same reason as chunks that begin later.
-        taken.drop_unnamed_payloads();
-        let trace = self.build_snapshot(state, taken, Extent::Moved(moved, until)).ok()?;
-        self.note_part_losses(state, &trace);
-        state.reports = Reports::default();
-        // Windows contain their ends.
-        state.moved_until = Some(Ticks(until.0.saturating_add(1)));
-        self.recorder.evict_saved(until);
-        Some(trace)
-    }
-
     /// Returns how many windows of the recording have ended.
     pub(in crate::session) fn window_count(&self) -> usize {
         self.windows.count()
@@ -105,7 +71,7 @@ impl SessionRecording {
         self.windows.drop_ended(until, devices_until, &self.recorder.used_epochs());
     }
 
-    fn build_snapshot(
+    pub(super) fn build_snapshot(
         &self,
         state: &mut RecordingState,
         taken: RecordedBuffers,
@@ -140,7 +106,7 @@ impl SessionRecording {
 }
 
 /// What a snapshot holds.
-enum Extent<'s> {
+pub(super) enum Extent<'s> {
     /// What was recorded between these times.
     Between(Option<(SystemTime, SystemTime)>),
     /// What was recorded until then.

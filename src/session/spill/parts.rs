@@ -1,11 +1,10 @@
-//! The parts of a recording that were moved to disk: what each holds, and what is lost with it.
+//! The parts of a recording that were moved to disk, and what is lost with them.
 
 use super::{SpillState, SpilledRecording};
-use crate::buffer::Loss;
 use crate::diag::diag;
+use crate::session::part_counts::PartCounts;
 use crate::text::count_with_noun;
 use crate::trace::Trace;
-use std::fmt;
 use std::path::PathBuf;
 
 /// A part on disk.
@@ -14,36 +13,6 @@ pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
     pub(super) number: u32,
     pub(super) counts: PartCounts,
-}
-
-/// How many records a part has, and how many newer ones had replaced before it was taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::session) struct PartCounts {
-    records: u64,
-    replaced: u64,
-}
-
-impl PartCounts {
-    /// Counts the records of a trace that no earlier part of its recording has.
-    pub(in crate::session) fn of_trace(trace: &Trace) -> PartCounts {
-        let contents = trace.contents();
-        let not_moved = contents.devices.losses().filter(|(loss, _)| *loss == Loss::NotSpilled);
-        PartCounts {
-            records: contents.recorded.new_record_count() + contents.devices.record_count(),
-            replaced: contents.recorded.evicted.unsaved + not_moved.map(|(_, count)| count).sum::<u64>(),
-        }
-    }
-
-    fn add(self, other: PartCounts) -> PartCounts {
-        PartCounts { records: self.records + other.records, replaced: self.replaced + other.replaced }
-    }
-}
-
-impl fmt::Display for PartCounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", count_with_noun(self.records, "record"))?;
-        if self.replaced > 0 { write!(f, " and {} that newer ones had replaced", self.replaced) } else { Ok(()) }
-    }
 }
 
 impl SpilledRecording {
