@@ -7,13 +7,13 @@
 //! Hooks push to queues; a thread that locks the ring receives their entries.
 
 mod chunk;
-mod held;
+mod live;
 
 use super::busy::Busy;
 use super::memory_listeners::InternalAllocGuard;
 use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
 use super::taken::TakenChunk;
-use super::{LargePayload, LiveIds, RecordedPart};
+use super::{LargePayload, LiveIds};
 use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
 use crate::clock;
 use crate::encoding::{Encoded, encoded};
@@ -21,7 +21,7 @@ use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::time::Ticks;
 use chunk::{HeldChunk, RingChunk};
 use crossbeam_queue::SegQueue;
-use held::HeldStretches;
+use live::HeldStretches;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -483,27 +483,6 @@ impl RingState {
         true
     }
 
-    /// Notes in the live file what outlives its chunk since the last call, and what was evicted.
-    fn note_changes(&mut self) {
-        let Some(live) = &self.live else { return };
-        let (changed, dropped) = (self.retained.take_changed(), std::mem::take(&mut self.large_payloads.dropped));
-        let mut entries: Vec<_> = changed
-            .into_iter()
-            .map(|(key, record)| match record {
-                Some(record) => RecordedPart::Retained(record).live_entry(key),
-                None => LiveFile::removal(JournalKind::Retained, key),
-            })
-            .collect();
-        entries.extend(dropped.into_iter().map(|id| LiveFile::removal(JournalKind::LargePayload, (id, 0))));
-        let in_held: u64 = self.held.iter().map(|held| held.records).sum();
-        let evicted = EvictionCounts { records: self.evicted.records.saturating_sub(in_held), ..self.evicted };
-        entries.push(LiveFile::entry(JournalKind::Evicted, (0, 0), |out| {
-            evicted.encode(out);
-            self.held_stretches.encode(out);
-        }));
-        live.append(&entries);
-    }
-
     /// Gives back the evicted chunks that no trace holds any more.
     fn free_held(&mut self, pool: &ChunkPool) {
         let freed: Vec<_> = self.held.extract_if(.., |each| each.chunk.chunk.is_unique()).collect();
@@ -518,24 +497,6 @@ impl RingState {
         }
         pool.give_back(freed.into_iter().map(|each| each.chunk.chunk));
         pool.set_held(self.held.len() as u64 * Chunk::BYTES);
-    }
-
-    /// Notes that a trace holds all records since the horizon, until now.
-    fn note_held(&mut self, now: Ticks) {
-        if self.live.is_some() {
-            self.held_stretches.add((self.evicted.horizon.unwrap_or_default(), now));
-        }
-    }
-
-    /// Notes that the records of a chunk that was retired then are lost.
-    fn note_lost(&mut self, chunk: &RingChunk, retired: Ticks) {
-        if let Some(first) = chunk.first_time(chunk.chunk.committed_len()) {
-            self.held_stretches.remove(first, retired);
-        }
-        if self.held.is_empty() {
-            // Only chunks that were evicted have earlier records.
-            self.held_stretches.remove(Ticks(0), self.evicted.horizon.unwrap_or_default());
-        }
     }
 
     /// Searches what was recorded since the last search for references to other chunks.

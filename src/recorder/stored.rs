@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct StoredPart {
     /// The id of the first slot.
-    pub(super) first_id: u64,
-    pub(super) epoch: u64,
+    first_id: u64,
+    epoch: u64,
     /// The lane of a record that outlived its chunk; a chunk names its lanes itself.
-    pub(super) lane: Option<u64>,
+    lane: Option<u64>,
     /// From which slot on the records are in no earlier part of the recording.
-    pub(super) new_from: Option<usize>,
+    new_from: Option<usize>,
     slots: Box<[[AtomicU64; 4]]>,
 }
 
@@ -42,6 +42,18 @@ impl StoredPart {
     /// Returns the id of the first slot.
     pub(crate) fn first_id(&self) -> u64 {
         self.first_id
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn lane(&self) -> Option<u64> {
+        self.lane
+    }
+
+    pub(super) fn new_from(&self) -> Option<usize> {
+        self.new_from
     }
 
     /// Marks the records from that slot on as new: no earlier part of the recording has them.

@@ -76,7 +76,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(taken) => taken.chunk.first_id(),
             RecordedPart::Retained(record) => record.first_id,
-            RecordedPart::Stored(part) => part.first_id,
+            RecordedPart::Stored(part) => part.first_id(),
         }
     }
 
@@ -85,7 +85,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(taken) => taken.chunk.epoch(),
             RecordedPart::Retained(record) => record.epoch,
-            RecordedPart::Stored(part) => part.epoch,
+            RecordedPart::Stored(part) => part.epoch(),
         }
     }
 
@@ -94,7 +94,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(..) => None,
             RecordedPart::Retained(record) => Some(record.lane),
-            RecordedPart::Stored(part) => part.lane,
+            RecordedPart::Stored(part) => part.lane(),
         }
     }
 
@@ -115,7 +115,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(taken) => taken.new_from,
             RecordedPart::Retained(_) => None,
-            RecordedPart::Stored(part) => part.new_from,
+            RecordedPart::Stored(part) => part.new_from(),
         }
     }
 

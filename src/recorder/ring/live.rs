@@ -1,13 +1,17 @@
-//! Stretches of time before the horizon whose records are still in chunks that traces hold.
+//! What the ring notes in the live file of its recording.
 //!
 //! A trace of a running recording holds all chunks, while threads record into those that become free after it. So what was
 //! complete at that time stays, and a gap follows. Only the live file needs this, whose reader shows both stretches.
 
+use super::chunk::RingChunk;
+use super::{EvictionCounts, RingState};
 use crate::encoding::Encoded;
+use crate::live::{JournalKind, LiveFile};
+use crate::recorder::RecordedPart;
 use crate::time::Ticks;
 use kineto_base::fallible::List;
 
-/// Stretches of time whose records are complete, in order.
+/// Stretches of time before the horizon whose records are complete in chunks that traces hold, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeldStretches(Vec<(Ticks, Ticks)>);
 
@@ -16,12 +20,12 @@ const STRETCHES_MAX: usize = 64;
 
 impl HeldStretches {
     /// Encodes the stretches as a list.
-    pub(super) fn encode(&self, out: &mut List<u8>) {
+    fn encode(&self, out: &mut List<u8>) {
         self.0.encode(out);
     }
 
     /// Adds a stretch that ends after all others.
-    pub(super) fn add(&mut self, (start, end): (Ticks, Ticks)) {
+    fn add(&mut self, (start, end): (Ticks, Ticks)) {
         match self.0.last_mut().filter(|last| start <= last.1) {
             Some(last) => last.1 = last.1.max(end),
             None => self.0.push((start, end)),
@@ -36,13 +40,54 @@ impl HeldStretches {
     }
 
     /// Removes the time from `from` to `to`, of which records are lost.
-    pub(super) fn remove(&mut self, from: Ticks, to: Ticks) {
+    fn remove(&mut self, from: Ticks, to: Ticks) {
         let rest = |(start, end): (Ticks, Ticks)| {
             let (before, after) = ((start, end.min(from)), (start.max(to), end));
             [before, after].into_iter().filter(|(start, end)| start < end)
         };
         if self.0.iter().any(|(start, end)| *start < to && from < *end) {
             self.0 = self.0.iter().copied().flat_map(rest).collect();
+        }
+    }
+}
+
+impl RingState {
+    /// Notes in the live file what outlives its chunk since the last call, and what was evicted.
+    pub(super) fn note_changes(&mut self) {
+        let Some(live) = &self.live else { return };
+        let (changed, dropped) = (self.retained.take_changed(), std::mem::take(&mut self.large_payloads.dropped));
+        let mut entries: Vec<_> = changed
+            .into_iter()
+            .map(|(key, record)| match record {
+                Some(record) => RecordedPart::Retained(record).live_entry(key),
+                None => LiveFile::removal(JournalKind::Retained, key),
+            })
+            .collect();
+        entries.extend(dropped.into_iter().map(|id| LiveFile::removal(JournalKind::LargePayload, (id, 0))));
+        let in_held: u64 = self.held.iter().map(|held| held.records).sum();
+        let evicted = EvictionCounts { records: self.evicted.records.saturating_sub(in_held), ..self.evicted };
+        entries.push(LiveFile::entry(JournalKind::Evicted, (0, 0), |out| {
+            evicted.encode(out);
+            self.held_stretches.encode(out);
+        }));
+        live.append(&entries);
+    }
+
+    /// Notes that a trace holds all records since the horizon, until now.
+    pub(super) fn note_held(&mut self, now: Ticks) {
+        if self.live.is_some() {
+            self.held_stretches.add((self.evicted.horizon.unwrap_or_default(), now));
+        }
+    }
+
+    /// Notes that the records of a chunk that was retired then are lost.
+    pub(super) fn note_lost(&mut self, chunk: &RingChunk, retired: Ticks) {
+        if let Some(first) = chunk.first_time(chunk.chunk.committed_len()) {
+            self.held_stretches.remove(first, retired);
+        }
+        if self.held.is_empty() {
+            // Only chunks that were evicted have earlier records.
+            self.held_stretches.remove(Ticks(0), self.evicted.horizon.unwrap_or_default());
         }
     }
 }
