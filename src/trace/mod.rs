@@ -25,8 +25,9 @@ mod violations;
 mod walk;
 mod window_set;
 
+pub(crate) use cpu::CpuTrace;
 pub use cpu::CpuTraceBuilder;
-pub(crate) use cpu::{CpuTrace, StoredCpuTrace};
+pub(crate) use cpu::StoredCpuTrace;
 pub(crate) use device::DeviceRecords;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;

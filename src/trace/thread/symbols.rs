@@ -1,8 +1,9 @@
 //! Symbols of return addresses, each resolved once on first use.
 
-use crate::encoding::{Encoded, encoded};
+mod stored;
+
 use crate::os::backtrace;
-use kineto_base::fallible::{List, Map};
+use kineto_base::fallible::Map;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The names of a trace's return addresses.
@@ -72,31 +73,6 @@ impl StackSymbols {
         let frames: Arc<[SymbolFrame]> = frames.into();
         known().insert(address, frames.clone());
         frames
-    }
-}
-
-encoded! {
-    SymbolFrame { text, is_library }
-}
-
-/// Encodes the symbols that are known.
-impl Encoded for StackSymbols {
-    fn encode(&self, out: &mut List<u8>) {
-        self.frames.encode(out);
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.len().encode(out);
-        for (address, frames) in known.iter() {
-            address.encode(out);
-            frames.encode(out);
-        }
-    }
-
-    fn decode(from: &mut &[u8]) -> Option<Self> {
-        let (frames, mut known) = (usize::decode(from)?, Map::default());
-        for (address, frames) in Vec::<(u64, Arc<[SymbolFrame]>)>::decode(from)? {
-            known.insert(address, frames);
-        }
-        Some(StackSymbols { frames, are_own: false, known: Mutex::new(known) })
     }
 }
 
