@@ -7,11 +7,13 @@
 //! The file lives while the recording runs, then as long as its [`LiveOwner`], which is part of the trace, and until that is saved.
 
 mod journal;
+mod kind;
 mod layout;
 mod queue;
 mod slot_file;
 
-pub use layout::{GENERATION, JournalEntry, JournalKind, LiveHeader, journal_entries};
+pub use kind::JournalKind;
+pub use layout::{GENERATION, JournalEntry, LiveHeader, journal_entries};
 
 use crate::diag::diag;
 use crate::encoding::Encoded;

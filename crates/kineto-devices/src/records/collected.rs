@@ -8,6 +8,7 @@ use super::record::Thread;
 use kineto_base::budget::Budget;
 use kineto_base::encoding::encoded;
 use kineto_base::live::LiveBlock;
+use kineto_base::time::Ticks;
 use kineto_model::Loss;
 use kineto_model::activity::ActivityType;
 use std::collections::HashSet;
@@ -151,6 +152,11 @@ impl Collected {
             live_blocks: Vec::new(),
             hold: None,
         }
+    }
+
+    /// Marks the blocks in a live file as moved to disk, with all records until that time.
+    pub fn set_moved(&self, until: Ticks) {
+        self.live_blocks.iter().for_each(|block| block.set_moved(until));
     }
 
     /// Returns the calls, in order of arrival.

@@ -123,11 +123,6 @@ impl LiveRecords {
 }
 
 impl Collected {
-    /// Marks the blocks in a live file as moved to disk, with all records until that time.
-    pub fn set_moved(&self, until: Ticks) {
-        self.live_blocks.iter().for_each(|block| block.set_moved(until));
-    }
-
     /// Replaces the tables that grow by those from a live file, if these are newer.
     pub fn set_tables(&mut self, mut tables: Collected) {
         if tables.shapes.len() > self.shapes.len() {

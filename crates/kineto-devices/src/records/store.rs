@@ -9,7 +9,6 @@ use super::super::threads::Threads;
 use super::arena::{Arena, FullBlock};
 use super::collected::{ARENAS, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, block_entries};
 use super::layout::RecordLayout;
-use super::live::LiveRecords;
 use super::names::{Name, NameTable};
 use super::pauses::Pauses;
 use super::pending::move_pending;
@@ -154,7 +153,7 @@ impl RecordSink {
     /// Copies the records of the recording that begins to a live file, as those of that collector.
     pub fn set_live(&self, file: Arc<LiveFile>, collector: u64) {
         let mut state = self.lock_state();
-        state.set_live(&self.store.live, LiveRecords::new(file, collector));
+        state.set_live(&self.store.live, file, collector);
     }
 
     /// Returns the tables, without records.

@@ -3,7 +3,7 @@
 use super::super::collected::{ARENAS, Collected};
 use super::super::live::LiveRecords;
 use super::StoreState;
-use kineto_base::live::LiveBlock;
+use kineto_base::live::{LiveBlock, LiveFile};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -46,8 +46,9 @@ impl LiveCopy {
 }
 
 impl StoreState {
-    /// Sets the copy.
-    pub(super) fn set_live(&mut self, copy: &LiveCopy, mut live: LiveRecords) {
+    /// Copies to that file from now on, as the records of that collector.
+    pub(super) fn set_live(&mut self, copy: &LiveCopy, file: Arc<LiveFile>, collector: u64) {
+        let mut live = LiveRecords::new(file, collector);
         live.begin_after(self.dropped);
         drop(copy.replace(Some(live)));
         self.copy_to_live(copy);
