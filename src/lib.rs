@@ -64,8 +64,16 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(target_os = "linux", feature = "ondemand")),
-    allow(dead_code, unused_imports, reason = "requests are served on Linux only, with the feature `ondemand`")
+    not(all(target_os = "linux", feature = "ondemand", feature = "segments")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "requests are served on Linux only, with the feature `ondemand`, and only `segments` asks for some views of records"
+    )
+)]
+#![cfg_attr(
+    not(feature = "segments"),
+    allow(unreachable_pub, reason = "`Split` is the type of a key, which is known in all builds")
 )]
 
 mod buffer;
@@ -98,6 +106,7 @@ mod profiler;
 mod record_while;
 mod recorder;
 mod schedule;
+#[cfg(feature = "segments")]
 mod segment;
 mod session;
 pub mod torch;
@@ -113,9 +122,15 @@ pub use builder::Devices;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use builder::Metrics;
-pub use builder::{Dumps, Fields, KinetoLayerBuilder, Spill, Stacks};
+#[cfg(feature = "segments")]
+#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
+pub use builder::Spill;
+pub use builder::{Dumps, Fields, KinetoLayerBuilder, Stacks};
 pub use collective::Collective;
-pub use config::{AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags, Split};
+#[cfg(feature = "segments")]
+#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
+pub use config::Split;
+pub use config::{AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags};
 pub use distributed::{DistributedInfo, ProcessGroup};
 #[cfg(feature = "doctor")]
 #[cfg_attr(docsrs, doc(cfg(feature = "doctor")))]
@@ -158,6 +173,8 @@ pub use profiler::{Profiler, profiler};
 pub use record_while::RecordWhile;
 pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};
+#[cfg(feature = "segments")]
+#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 pub use segment::Segment;
 pub use session::{BackgroundSave, Cycle, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use trace::{EventEdit, InvariantViolation, RecordedTime, SaveProgress, Saver, Trace, TraceStats, TraceTrack};

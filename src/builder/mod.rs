@@ -14,6 +14,10 @@ mod overflow;
 #[cfg(feature = "ondemand")]
 mod requests;
 mod spans;
+#[cfg(feature = "segments")]
+mod spill;
+#[cfg(not(feature = "segments"))]
+#[path = "no_spill.rs"]
 mod spill;
 mod torch;
 
@@ -23,6 +27,7 @@ pub use dumps::Dumps;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use spans::{Fields, Stacks};
+#[cfg(feature = "segments")]
 pub use spill::Spill;
 pub use torch::TorchOptions;
 

@@ -83,6 +83,7 @@ impl Spill {
 impl KinetoLayerBuilder {
     /// Sets where an [`Overflow::Spill`] recording is kept and how it is split. Adds to an earlier call; the last value of a
     /// setting counts.
+    #[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
     pub fn spill(mut self, spill: Spill) -> Self {
         self.overrides.merge(spill.settings);
         self
@@ -98,6 +99,7 @@ impl KinetoLayerBuilder {
     /// The file takes the memory that chunks would take otherwise, up to the [limit](Self::buffer_limit_bytes) and half of it
     /// for what chunks refer to. If the folder has less, or is not in memory, a message gives both figures, and the records are in the
     /// process's own memory.
+    #[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
     pub fn shm_folder(mut self, path: impl Into<PathBuf>) -> Self {
         let path: PathBuf = path.into();
         self.overrides.set(Key::ShmFolder, path.as_path());

@@ -22,7 +22,7 @@ use crate::diag::{LogFormat, Logger, Severity};
 use crate::distributed::DistributedInfo;
 use crate::text::closest_name;
 use KeyDefault::{Described, Literal};
-use KeyFeature::{Always, Chakra, Cuda, Devices, Metrics, OnDemand, Plugins, Rocm, Roctracer, Xpu};
+use KeyFeature::{Always, Chakra, Cuda, Devices, Metrics, OnDemand, Plugins, Rocm, Roctracer, Segments, Xpu};
 use KeyScope::{Both, Environment};
 use ReloadPolicy::{AtOnce, Next, Start};
 use Support::{Now, Requested};
@@ -109,6 +109,7 @@ enum KeyFeature {
     Xpu,
     Plugins,
     OnDemand,
+    Segments,
 }
 
 /// Formats a table cell; [`Start`] is the default and stays empty.
@@ -262,11 +263,11 @@ keys! {
         "memory limit of a recording" => buffer_limit_bytes: u64;
     Overflow: Both Now Start Always "OVERFLOW", SettingKind::Overflow, Literal("stop"), "overflow(how)",
         "what happens at the memory limit: further records are only counted, they replace the oldest, or the oldest are moved to disk" => overflow: Overflow;
-    SpillFolder: Both Now Start Always "SPILL_DIR", SettingKind::Text, Described("the output's"), "Spill::folder(path)",
+    SpillFolder: Both Now Start Segments "SPILL_DIR", SettingKind::Text, Described("the output's"), "Spill::folder(path)",
         "folder in which `OVERFLOW=spill` makes the folder of its segments" => spill_folder: Option<PathBuf>;
-    Split: Both Now Start Always "SPLIT", SettingKind::Split, Described("each minute"), "Spill::split(parts)",
+    Split: Both Now Start Segments "SPLIT", SettingKind::Split, Described("each minute"), "Spill::split(parts)",
         "when a part of `OVERFLOW=spill` ends, which becomes a file of its own; in any case when a quarter of the limit is filled" => split: Option<Split>;
-    ShmFolder: Both Now Start Always "SHM_DIR", SettingKind::Text, Described("none"), "shm_folder(path)",
+    ShmFolder: Both Now Start Segments "SHM_DIR", SettingKind::Text, Described("none"), "shm_folder(path)",
         "folder in shared memory, such as /dev/shm, that holds the records, so that a killed process leaves them" => shm_folder: Option<PathBuf>;
     Keep: Both Now Start Always "KEEP", SettingKind::Duration, Described("all that fits"), "keep(time)",
         "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => keep: Option<Duration>;
@@ -511,8 +512,13 @@ impl Key {
 
     /// Returns a warning that it is ignored, if this build lacks the Cargo feature that it needs.
     pub(super) fn missing_feature_warning(self) -> Option<String> {
-        let (name, feature) = (self.spec().name, self.missing_feature()?);
-        Some(format!("{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored"))
+        Some(ignored_without(self.spec().name, self.missing_feature()?))
+    }
+
+    /// Returns a warning that a value is ignored, if this build lacks the Cargo feature that it needs.
+    pub(super) fn missing_value_warning(self, text: &str) -> Option<String> {
+        let feature = if self == Key::Overflow { Overflow::missing_feature(text)? } else { return None };
+        Some(ignored_without(&format!("{}={text}", self.spec().name), feature))
     }
 
     /// Returns the Cargo feature that contains the code for the key, and whether it is enabled.
@@ -528,6 +534,7 @@ impl Key {
             Xpu => Some(("xpu", cfg!(feature = "xpu"))),
             Plugins => Some(("plugins", cfg!(feature = "plugins"))),
             OnDemand => Some(("ondemand", cfg!(feature = "ondemand"))),
+            Segments => Some(("segments", cfg!(feature = "segments"))),
         }
     }
 
@@ -550,6 +557,11 @@ impl Key {
     pub(super) fn replaces_family(self) -> bool {
         matches!(self.family(), Key::DurationSecs | Key::InputShapes | Key::WithStack)
     }
+}
+
+/// Returns the warning about a setting without its Cargo feature.
+fn ignored_without(setting: &str, feature: &str) -> String {
+    format!("{setting} needs tracing-kineto's feature `{feature}`, which is off; it is ignored")
 }
 
 /// Returns whether the key was removed from libkineto, which warns about it; it is accepted here and has no effect.

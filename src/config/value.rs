@@ -502,7 +502,7 @@ mod tests {
     fn choices_have_names_in_any_case() {
         for (kind, texts) in [
             (SettingKind::AsyncSpans, &["auto", "per_poll", "track", "both"][..]),
-            (SettingKind::Overflow, &["stop", "keep_newest", "spill"]),
+            (SettingKind::Overflow, &Overflow::ALL.iter().map(|overflow| overflow.as_str()).collect::<Vec<_>>()),
             (SettingKind::LogFormat, &["text", "libkineto", "json"]),
             (SettingKind::Events, &["off", "error", "warn", "info", "debug", "trace"]),
             (SettingKind::Severity, &["verbose", "info", "warning", "stage", "error", "usdt"]),

@@ -6,12 +6,20 @@
 mod busy;
 mod frames;
 mod lanes;
+#[cfg(feature = "segments")]
+mod live;
+#[cfg(not(feature = "segments"))]
+#[path = "no_live.rs"]
 mod live;
 pub(crate) mod memory_listeners;
 mod retained;
 mod ring;
 mod slice_extras;
 mod span_table;
+#[cfg(feature = "segments")]
+mod stored;
+#[cfg(not(feature = "segments"))]
+#[path = "no_stored.rs"]
 mod stored;
 mod taken;
 mod thread_selection;

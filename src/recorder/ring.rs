@@ -7,6 +7,10 @@
 //! Hooks push to queues; a thread that locks the ring receives their entries.
 
 mod chunk;
+#[cfg(feature = "segments")]
+mod live;
+#[cfg(not(feature = "segments"))]
+#[path = "ring/no_live.rs"]
 mod live;
 
 use super::busy::Busy;

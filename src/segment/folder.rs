@@ -19,6 +19,7 @@ pub(crate) const LIVE: &str = "live";
 /// The most bytes of a segment or a live file: more than a machine has memory for.
 pub(super) const BYTES_MAX: u64 = 1 << 40;
 
+#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 impl Segment {
     /// Returns the files of the segments in a folder, oldest first, also one that its process had not finished.
     ///

@@ -70,6 +70,7 @@ pub struct Segment {
     pub unread_collectors: u64,
 }
 
+#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 impl Segment {
     /// Returns whether everything was read.
     pub fn is_whole(&self) -> bool {
@@ -105,6 +106,7 @@ impl fmt::Display for Segment {
     }
 }
 
+#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 impl Trace {
     /// Reads a segment, which [`write_segment`](Trace::write_segment) wrote in this or another process.
     ///

@@ -11,6 +11,10 @@ mod claim;
 mod dumps;
 mod exit;
 mod handle;
+#[cfg(feature = "segments")]
+mod live;
+#[cfg(not(feature = "segments"))]
+#[path = "no_live.rs"]
 mod live;
 mod memory_profile;
 mod observer;
@@ -22,6 +26,10 @@ mod requests;
 mod retention;
 mod saving;
 mod settings;
+#[cfg(feature = "segments")]
+mod spill;
+#[cfg(not(feature = "segments"))]
+#[path = "no_spill.rs"]
 mod spill;
 mod step_times;
 mod steps;
@@ -46,6 +54,7 @@ pub(crate) use requests::RequestHandler;
 pub(crate) use retention::{KeptFiles, remove_old_file};
 #[cfg(target_os = "linux")]
 pub(crate) use saving::Patience;
+#[cfg(feature = "segments")]
 pub(crate) use spill::part_bytes_max;
 pub(crate) use steps::{EndedBy, EndedRecording, Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;

@@ -1,5 +1,6 @@
 //! The header of a trace file.
 
+#[cfg(feature = "segments")]
 mod stored;
 
 use super::{PostProcess, StackSymbols, Trace, Violations};

@@ -27,6 +27,7 @@ mod window_set;
 
 pub(crate) use cpu::CpuTrace;
 pub use cpu::CpuTraceBuilder;
+#[cfg(feature = "segments")]
 pub(crate) use cpu::StoredCpuTrace;
 pub(crate) use device::DeviceRecords;
 pub use edit::EventEdit;

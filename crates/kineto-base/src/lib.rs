@@ -13,9 +13,17 @@ pub mod budget;
 pub mod channel;
 pub mod clock;
 pub mod diag;
+#[cfg(feature = "segments")]
+pub mod encoding;
+#[cfg(not(feature = "segments"))]
+#[path = "encoding/no_encoding.rs"]
 pub mod encoding;
 pub mod fallible;
 pub mod hash;
+#[cfg(feature = "segments")]
+pub mod live;
+#[cfg(not(feature = "segments"))]
+#[path = "live/no_live.rs"]
 pub mod live;
 pub mod os;
 pub mod sorted;

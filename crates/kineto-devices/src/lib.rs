@@ -6,7 +6,14 @@
 //! this needs the feature `devices`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(target_os = "linux", feature = "metrics", feature = "roctracer", feature = "xpu", feature = "plugins")),
+    not(all(
+        target_os = "linux",
+        feature = "metrics",
+        feature = "roctracer",
+        feature = "xpu",
+        feature = "plugins",
+        feature = "segments"
+    )),
     allow(
         dead_code,
         unused_imports,

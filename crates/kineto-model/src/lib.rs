@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activity;
+#[cfg(feature = "segments")]
 mod encoded;
 mod error;
 pub mod fields;

@@ -49,24 +49,37 @@ pub enum Overflow {
     ///
     /// If the process ends without dropping the guard, the segments stay; [`Segment::files_in`](crate::Segment::files_in) finds
     /// them, and `kineto repair` makes traces of their folder. The same holds after a crash, which loses what was in memory.
+    #[cfg(feature = "segments")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
     Spill,
 }
 
 impl Overflow {
     /// All variants.
-    pub const ALL: &'static [Overflow] = &[Overflow::Stop, Overflow::KeepNewest, Overflow::Spill];
+    pub const ALL: &'static [Overflow] = &[
+        Overflow::Stop,
+        Overflow::KeepNewest,
+        #[cfg(feature = "segments")]
+        Overflow::Spill,
+    ];
 
     /// Returns its name in `KINETO_OVERFLOW`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Overflow::Stop => "stop",
             Overflow::KeepNewest => "keep_newest",
+            #[cfg(feature = "segments")]
             Overflow::Spill => "spill",
         }
     }
 }
 
 impl Overflow {
+    /// Returns the Cargo feature that the value of this name needs, if this build lacks it.
+    pub(in crate::config) fn missing_feature(name: &str) -> Option<&'static str> {
+        (!cfg!(feature = "segments") && name.eq_ignore_ascii_case("spill")).then_some("segments")
+    }
+
     /// Returns whether the oldest records are moved to disk.
     pub(crate) fn spills(self) -> bool {
         !matches!(self, Overflow::Stop | Overflow::KeepNewest)

@@ -31,7 +31,10 @@ impl SourceSettings {
         match (kind.parse(text), kind) {
             // An invalid log level should not prevent profiling.
             (Err(wrong), SettingKind::Severity) => warnings.push(format!("{}={text:?}: {wrong}", key.spec().name)),
-            (Err(wrong), _) => return Err(wrong + &unit_hint(key, text).unwrap_or_default()),
+            (Err(wrong), _) => match key.missing_value_warning(text) {
+                Some(warning) => warnings.push(warning),
+                None => return Err(wrong + &unit_hint(key, text).unwrap_or_default()),
+            },
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
                 warnings.push(format!("{}=0 is ignored: it rounds to nothing", key.spec().name));
             }
@@ -287,7 +290,7 @@ pub(crate) mod tests {
             SettingKind::AsyncSpans => ("track", "both"),
             SettingKind::Modes => ("nvtx", "kineto+nvtx"),
             SettingKind::LogFormat => ("json", "libkineto"),
-            SettingKind::Overflow => ("spill", "stop"),
+            SettingKind::Overflow => ("keep_newest", "stop"),
             SettingKind::Split => ("8MB", "100steps"),
             SettingKind::DumpTriggers => ("panic", "signal"),
             SettingKind::Filter => ("a=info", "b=info"),

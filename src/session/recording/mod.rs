@@ -3,7 +3,12 @@
 mod budget;
 mod clock_thread;
 mod collectors;
+#[cfg(feature = "segments")]
 pub(in crate::session) mod live;
+#[cfg(not(feature = "segments"))]
+#[path = "no_live.rs"]
+mod live;
+#[cfg(feature = "segments")]
 mod parts;
 mod reports;
 mod snapshots;

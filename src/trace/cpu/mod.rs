@@ -2,6 +2,7 @@
 
 mod owned;
 mod rows;
+#[cfg(feature = "segments")]
 mod stored;
 
 use crate::error::{Error, ErrorKind};
@@ -14,6 +15,7 @@ use owned::{OwnActivity, TrackId};
 pub(in crate::trace) use rows::{CpuRows, OwnRecords};
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "segments")]
 pub(crate) use stored::StoredCpuTrace;
 
 /// Collects activities that the program has timed itself, such as those of another profiler, a runtime, or a file.

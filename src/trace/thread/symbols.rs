@@ -1,5 +1,6 @@
 //! Symbols of return addresses, each resolved once on first use.
 
+#[cfg(feature = "segments")]
 mod stored;
 
 use crate::os::backtrace;

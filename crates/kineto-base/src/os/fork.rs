@@ -163,7 +163,7 @@ pub fn call_in_children(in_child: fn()) {
 #[cold]
 fn enter_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(target_os = "linux", not(miri), feature = "segments"))]
     super::shared_file::detach_child();
     if let Some(in_child) = IN_CHILD.get() {
         in_child();

@@ -20,6 +20,7 @@ pub mod platform;
 pub mod process;
 #[cfg(target_os = "linux")]
 pub mod process_lock;
+#[cfg(feature = "segments")]
 pub mod shared_file;
 pub mod signal;
 #[cfg(unix)]

@@ -9,6 +9,7 @@ pub(super) mod collected;
 pub(super) mod demangle;
 pub(super) mod fields;
 pub(super) mod layout;
+#[cfg(feature = "segments")]
 mod live;
 pub(super) mod names;
 pub(super) mod packed;

@@ -676,6 +676,10 @@ impl Batch<'_> {
     }
 }
 
+#[cfg(feature = "segments")]
+mod live;
+#[cfg(not(feature = "segments"))]
+#[path = "store/no_live.rs"]
 mod live;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,16 @@
+//! Stub of the live file of a recording, for builds without the feature `segments`: there is none.
+
+use super::{RecordingState, SessionRecording};
+use crate::live::LiveFile;
+use std::sync::Arc;
+
+impl SessionRecording {
+    pub(super) fn begin_live(&self, _state: &RecordingState) {}
+
+    /// Calls `take`; there is no file to return.
+    pub(in crate::session) fn with_live_file<R>(&self, take: impl FnOnce() -> R) -> (R, Option<Arc<LiveFile>>) {
+        (take(), None)
+    }
+
+    pub(super) fn note_info(&self, _state: &RecordingState) {}
+}
