@@ -26,8 +26,9 @@ pub struct PerProcess<T> {
 #[derive(Debug)]
 struct OwnLink<T> {
     value: T,
-    /// The value of the next generation; null until that uses it. Not a `OnceLock`, which a fork may copy half set.
-    next: AtomicPtr<OwnLink<T>>,
+    /// The link of the next generation; null until that uses it. Not a `OnceLock`, which a fork may copy half set. Untyped,
+    /// so that all types share the code that sets it.
+    next: AtomicPtr<()>,
 }
 
 impl<T> OwnLink<T> {
@@ -35,21 +36,31 @@ impl<T> OwnLink<T> {
         OwnLink { value, next: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    fn next_or_create(&self, make: &impl Fn(&T) -> T) -> &OwnLink<T> {
-        let mut next = self.next.load(Ordering::Acquire);
+    fn next_or_create(&self, make: &dyn Fn(&T) -> T) -> &OwnLink<T> {
+        let mut next = load_link(&self.next);
         if next.is_null() {
             let made = Box::into_raw(Box::new(OwnLink::new(make(&self.value))));
-            next = match self.next.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => made,
-                Err(theirs) => {
-                    // SAFETY: `made` comes from `Box::into_raw` above and was never published.
-                    drop(unsafe { Box::from_raw(made) });
-                    theirs
-                }
-            };
+            next = publish_link(&self.next, made.cast());
+            if next != made.cast() {
+                // SAFETY: `made` comes from `Box::into_raw` above and was never published.
+                drop(unsafe { Box::from_raw(made) });
+            }
         }
-        // SAFETY: a link that is not null came from a box and stays until `self` is dropped, which the borrow forbids.
-        unsafe { &*next }
+        // SAFETY: a link that is not null came from a box of this type and stays until `self` is dropped, which the borrow
+        // forbids.
+        unsafe { &*next.cast() }
+    }
+}
+
+fn load_link(next: &AtomicPtr<()>) -> *mut () {
+    next.load(Ordering::Acquire)
+}
+
+/// Sets the link unless another thread has set it; returns the one that is set now.
+fn publish_link(next: &AtomicPtr<()>, made: *mut ()) -> *mut () {
+    match next.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => made,
+        Err(theirs) => theirs,
     }
 }
 
@@ -57,8 +68,8 @@ impl<T> Drop for OwnLink<T> {
     fn drop(&mut self) {
         let next = *self.next.get_mut();
         if !next.is_null() {
-            // SAFETY: it came from a box, and `&mut self` means that there is no other reference.
-            drop(unsafe { Box::from_raw(next) });
+            // SAFETY: it came from a box of this type, and `&mut self` means that there is no other reference.
+            drop(unsafe { Box::from_raw(next.cast::<OwnLink<T>>()) });
         }
     }
 }
@@ -77,7 +88,17 @@ impl<T> PerProcess<T> {
     /// Returns the value of this process, which `make` creates in a forked child. `make` receives the parent's value and must
     /// not wait for it: it may be half changed forever.
     pub fn get(&self, make: impl Fn(&T) -> T) -> &T {
-        &(self.born..generation()).fold(&self.first, |link, _| link.next_or_create(&make)).value
+        let generation = generation();
+        if self.born == generation { &self.first.value } else { self.inherit(generation, &make) }
+    }
+
+    #[cold]
+    fn inherit(&self, generation: u64, make: &dyn Fn(&T) -> T) -> &T {
+        let mut link = &self.first;
+        for _ in self.born..generation {
+            link = link.next_or_create(make);
+        }
+        &link.value
     }
 }
 
