@@ -37,19 +37,27 @@ thread_local! {
     static STATE: Cell<AllocationMode> = const { Cell::new(AllocationMode::Fatal) };
 }
 
+/// Restores the thread's mode at the end of an attempt, even if that panics.
+struct RestoreMode(AllocationMode);
+
+impl RestoreMode {
+    fn begin_attempt() -> RestoreMode {
+        RestoreMode(STATE.replace(AllocationMode::Attempt))
+    }
+}
+
+impl Drop for RestoreMode {
+    fn drop(&mut self) {
+        STATE.set(self.0);
+    }
+}
+
 /// Runs `make` and returns its result.
 ///
 /// # Errors
 /// If a collection of this module could not grow.
 pub fn attempt<T>(make: impl FnOnce() -> T) -> Result<T, OutOfMemory> {
-    /// Restores the state, even if `make` panics.
-    struct Restore(AllocationMode);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            STATE.set(self.0);
-        }
-    }
-    let _restore = Restore(STATE.replace(AllocationMode::Attempt));
+    let _restore = RestoreMode::begin_attempt();
     let made = make();
     check_memory().map(|()| made)
 }
@@ -252,14 +260,10 @@ impl<T> Extend<T> for List<T> {
     #[inline]
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         let items = items.into_iter();
-        let (least, most) = items.size_hint();
-        if !self.reserve(least) {
-            return;
-        }
-        if most == Some(least) {
-            self.0.extend(items);
-        } else {
-            items.for_each(|item| self.push(item));
+        if self.reserve(items.size_hint().0) {
+            for item in items {
+                self.push(item);
+            }
         }
     }
 }
@@ -370,7 +374,9 @@ impl<K: Eq + Hash, V> Extend<(K, V)> for Map<K, V> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, items: I) {
         let items = items.into_iter();
         if self.reserve(items.size_hint().0) {
-            items.for_each(|(key, value)| _ = self.insert(key, value));
+            for (key, value) in items {
+                self.insert(key, value);
+            }
         }
     }
 }

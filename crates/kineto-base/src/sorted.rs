@@ -73,6 +73,19 @@ impl<K: Ord, V> SortedMap<K, Vec<V>> {
 }
 
 impl<K: Ord, V> SortedMap<K, V> {
+    /// Of several values of a key, the last counts.
+    fn from_pairs(mut pairs: Vec<(K, V)>) -> SortedMap<K, V> {
+        sort_few_by(&mut pairs, |(a, _), (b, _)| a.cmp(b));
+        pairs.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                std::mem::swap(next, kept);
+            }
+            is_same
+        });
+        SortedMap(pairs)
+    }
+
     fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
     where
         K: Borrow<Q>,
@@ -146,12 +159,12 @@ impl<K, V> IntoIterator for SortedMap<K, V> {
 /// Of several values of a key, the last counts.
 impl<K: Ord, V> FromIterator<(K, V)> for SortedMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> SortedMap<K, V> {
-        let mut items: Vec<_> = items.into_iter().collect();
-        // `dedup_by` keeps the first of its kind.
-        items.reverse();
-        sort_few_by(&mut items, |(a, _), (b, _)| a.cmp(b));
-        items.dedup_by(|(a, _), (b, _)| a == b);
-        SortedMap(items)
+        // A loop, because `collect` costs some 600 lines of machine-independent code for each type of iterator.
+        let mut pairs = Vec::new();
+        for pair in items {
+            pairs.push(pair);
+        }
+        SortedMap::from_pairs(pairs)
     }
 }
 
@@ -209,7 +222,11 @@ impl<K> IntoIterator for SortedSet<K> {
 
 impl<K: Ord> FromIterator<K> for SortedSet<K> {
     fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> SortedSet<K> {
-        SortedSet(keys.into_iter().map(|key| (key, ())).collect())
+        let mut pairs = Vec::new();
+        for key in keys {
+            pairs.push((key, ()));
+        }
+        SortedSet(SortedMap::from_pairs(pairs))
     }
 }
 
