@@ -13,8 +13,12 @@ pub(crate) struct SourceSettings(Vec<(Key, Value)>);
 impl SourceSettings {
     /// Sets `key`; replaces an earlier value, also of its family if [`Key::replaces_family`] is true.
     pub(crate) fn set(&mut self, key: Key, value: impl Into<Value>) {
+        self.set_value(key, value.into());
+    }
+
+    fn set_value(&mut self, key: Key, value: Value) {
         self.0.retain(|(other, _)| *other != key && !(key.replaces_family() && other.family() == key.family()));
-        self.0.push((key, value.into()));
+        self.0.push((key, value));
     }
 
     /// Sets `key` to the parsed `text`. Some values only give a warning.
@@ -48,7 +52,9 @@ impl SourceSettings {
 
     /// Returns the settings without some keys.
     pub(in crate::config) fn without_keys(&self, keys: &[Key]) -> SourceSettings {
-        SourceSettings(self.0.iter().filter(|(key, _)| !keys.contains(key)).cloned().collect())
+        let mut rest = self.clone();
+        rest.0.retain(|(key, _)| !keys.contains(key));
+        rest
     }
 
     /// Returns the settings in the order in which they were made.
@@ -105,9 +111,12 @@ impl MergedSettings {
     pub(in crate::config) fn new(sources: [(ConfigSource, SourceSettings); 3]) -> Self {
         let mut merged = MergedSettings(Vec::new());
         for (source, SourceSettings(settings)) in sources {
-            let settings = settings.into_iter().filter(|(key, _)| !merged.has_family_of(*key));
-            let settings: Vec<_> = settings.map(|(key, value)| (key, value, source)).collect();
-            merged.0.extend(settings);
+            let earlier = merged.0.len();
+            for (key, value) in settings {
+                if !merged.0.iter().take(earlier).any(|(set, _, _)| set.family() == key.family()) {
+                    merged.0.push((key, value, source));
+                }
+            }
         }
         sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
@@ -140,9 +149,11 @@ impl MergedSettings {
     /// Returns these settings with `settings` on top: each key that `settings` contains replaces all keys of its family.
     pub(in crate::config) fn overridden_by(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
         let is_replaced = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
-        let own = self.0.iter().filter(|(key, _, _)| !is_replaced(*key)).cloned();
-        let mut merged =
-            MergedSettings(own.chain(settings.iter().map(|(key, value)| (key, value.clone(), source))).collect());
+        let mut merged = self.clone();
+        merged.0.retain(|(key, _, _)| !is_replaced(*key));
+        for (key, value) in settings.iter() {
+            merged.0.push((key, value.clone(), source));
+        }
         sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
     }
@@ -150,8 +161,13 @@ impl MergedSettings {
     /// Returns the settings with those of the reloaded file.
     pub(in crate::config) fn with_file(&self, file: SourceSettings) -> MergedSettings {
         let of = |wanted: ConfigSource| {
-            let own = self.0.iter().filter(|(_, _, source)| *source == wanted);
-            (wanted, SourceSettings(own.map(|(key, value, _)| (*key, value.clone())).collect()))
+            let mut own = SourceSettings::default();
+            for (key, value, source) in &self.0 {
+                if *source == wanted {
+                    own.0.push((*key, value.clone()));
+                }
+            }
+            (wanted, own)
         };
         MergedSettings::new([of(ConfigSource::Builder), of(ConfigSource::Environment), (ConfigSource::File, file)])
     }
@@ -162,9 +178,14 @@ impl MergedSettings {
         // The program may have set some after the builder, so `new` lacks them.
         let is_set_by_program =
             |key: Key| self.0.iter().any(|(set, _, by)| *by == ConfigSource::Builder && set.family() == key.family());
-        let kept = self.0.iter().filter(|(key, _, _)| waits(*key) || is_set_by_program(*key));
-        let taken = new.0.iter().filter(|(key, _, _)| !waits(*key) && !is_set_by_program(*key));
-        let mut merged = MergedSettings(kept.chain(taken).cloned().collect());
+        let mut merged = MergedSettings(Vec::new());
+        for (settings, is_old) in [(self, true), (new, false)] {
+            for setting in &settings.0 {
+                if (waits(setting.0) || is_set_by_program(setting.0)) == is_old {
+                    merged.0.push(setting.clone());
+                }
+            }
+        }
         sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
     }
