@@ -5,7 +5,6 @@ use super::chunk::Chunk;
 use crate::live::SlotFile;
 use crate::os::memory;
 use crossbeam_queue::ArrayQueue;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
@@ -37,7 +36,7 @@ pub(crate) struct ChunkPool {
 }
 
 /// Starts the thread that calls [`ChunkPool::refill`] whenever it is unparked, to prepare chunks ahead of need.
-pub(crate) trait Starter: fmt::Debug + Send + Sync {
+pub(crate) trait Starter: Send + Sync {
     /// Starts the thread. Called when the first chunk is taken, and again for each further chunk while there is no such
     /// thread.
     fn spawn_helper(self: Arc<Self>) -> Option<Thread>;

@@ -51,10 +51,11 @@ use crate::os::{fork, memory, platform};
 use crate::time::Ticks;
 use crossbeam_queue::ArrayQueue;
 use kineto_base::budget::Eviction;
+use kineto_base::hash::HashSet;
 use kineto_devices::CollectorSet;
 use memory_listeners::ListenerSlot;
 use ring::ChunkRing;
-use std::collections::HashSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -73,7 +74,6 @@ const PART_LEFT_FREE: u64 = 8;
 const PARTLY_FILLED: usize = 64;
 
 /// The shared part of one layer.
-#[derive(Debug)]
 pub(crate) struct Recorder {
     /// The epoch being recorded, 0 while nothing is; unique in the process, so that it also tells recorders apart.
     epoch: fork::WipedWord,
@@ -127,6 +127,12 @@ struct ProcessBuffers {
     lanes: LaneRegistry,
     spans: SpanTable,
     triggers: TriggerQueue,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
 }
 
 /// The part of the configuration that the span path reads.
