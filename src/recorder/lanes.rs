@@ -6,7 +6,7 @@ use crate::encoding::{Encoded, encoded};
 use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::os::thread;
 use crate::time::Ticks;
-use std::collections::HashSet;
+use kineto_base::hash::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -222,8 +222,12 @@ impl LaneRegistry {
             let known = self.lock();
             if known.id_count() <= ids.capacity() - ids.len() {
                 // Threads use more frames meanwhile.
-                let most = ids.capacity() - ids.len();
-                ids.extend(known.ids().take(most));
+                let most = ids.capacity();
+                known.visit_ids(&mut |id| {
+                    if ids.len() < most {
+                        ids.push(id);
+                    }
+                });
                 return;
             }
         }
@@ -271,19 +275,27 @@ impl LaneLists {
         self.lanes.get_mut(at)
     }
 
-    /// Returns the ids of the spans and slices in frames, and of the spans that ended threads have left.
-    fn ids(&self) -> impl Iterator<Item = u64> {
-        let ids_of = |frames: &'static Frames| {
+    /// Calls `each` with the ids of the spans and slices in frames, and of the spans that ended threads have left.
+    fn visit_ids(&self, each: &mut dyn FnMut(u64)) {
+        for (frames, _) in &self.live {
             // Twice: a thread may move a span to a frame that was read already.
-            let frames = frames.used_frames().chain(frames.used_frames());
-            frames.flat_map(|(_, frame)| [frame.span(), frame.slice(), frame.parent()])
-        };
-        let left = self.left.iter().map(|(_, state)| state.span);
-        self.live.iter().flat_map(move |(frames, _)| ids_of(frames)).chain(left)
+            for _ in 0..2 {
+                for (_, frame) in frames.used_frames() {
+                    each(frame.span());
+                    each(frame.slice());
+                    each(frame.parent());
+                }
+            }
+        }
+        for (_, state) in &self.left {
+            each(state.span);
+        }
     }
 
     fn id_count(&self) -> usize {
-        self.ids().count()
+        let mut count = 0;
+        self.visit_ids(&mut |_| count += 1);
+        count
     }
 
     /// Returns the index and state of a span that an ended thread left behind.
@@ -336,7 +348,7 @@ mod tests {
                 lanes.end_lane(frames, false, Ticks(10 * number));
             }
         }
-        let (start, used) = (Instant::now(), HashSet::from([1]));
+        let (start, used) = (Instant::now(), HashSet::from_iter([1]));
         let drop_at = |seconds, horizon| {
             let before = lanes.begin_drop(Ticks(horizon), start + Duration::from_secs(seconds));
             before.into_iter().for_each(|before| lanes.drop_ended(before, &used));

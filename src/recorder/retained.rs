@@ -7,8 +7,8 @@ use super::ring::{References, remove_reference};
 use crate::buffer::{Chunk, CommittedRecord, CommittedSlots, ReservedBytes, Tag, flag};
 use crate::time::Ticks;
 use kineto_base::fallible::List;
+use kineto_base::hash::{HashMap, HashSet};
 use kineto_model::fields::decode_values;
-use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,21 +69,27 @@ pub(super) struct RetainedRecords {
 }
 
 impl RetainedRecord {
-    /// Calls `each` for every record of an evicted chunk. `inside` holds the ids in the chunk that are needed; `is_needed`
-    /// decides about other ids.
+    /// Calls `each` for every record of an evicted chunk. Those that something refers to are needed, and what was recorded later
+    /// about records of chunks that are kept.
     pub(super) fn sort_records(
         chunk: &Chunk,
-        mut inside: HashSet<u64>,
-        is_needed: impl Fn(u64) -> bool,
-        mut each: impl FnMut(EvictedRecord),
+        is_referred: &dyn Fn(u64) -> bool,
+        is_kept: &dyn Fn(u64) -> bool,
+        each: &mut dyn FnMut(EvictedRecord),
     ) {
         let records = chunk.committed_slots(chunk.committed_len());
-        let all: Vec<_> = records.records_from(0).collect();
+        let (mut all, mut inside) = (Vec::new(), HashSet::default());
+        for record in records.records_from(0) {
+            all.push(record);
+        }
         // What records refer to precedes them, so a search from the end finds all that needed ones need.
         for record in all.iter().rev() {
-            if record.is_open_slice() || inside.contains(&record.id()) {
-                inside.insert(record.id());
-                inside.extend(record.references());
+            let id = record.id();
+            if record.is_open_slice() || inside.contains(&id) || is_referred(id) {
+                inside.insert(id);
+                let [one, other] = record.references();
+                inside.insert(one);
+                inside.insert(other);
             }
         }
         inside.remove(&0);
@@ -110,8 +116,9 @@ impl RetainedRecord {
                 _ => None,
             };
             let start = from.take().unwrap_or(record.slot());
-            let must_stay =
-                |key: &RetainedKey| inside.contains(&key.subject) || key.detail != 0 && is_needed(key.subject);
+            let must_stay = |key: &RetainedKey| {
+                inside.contains(&key.subject) || key.detail != 0 && (is_referred(key.subject) || is_kept(key.subject))
+            };
             each(match key.filter(must_stay) {
                 Some(key) => EvictedRecord::Needed(RetainedRecord::copy(record, start, lane, chunk.epoch(), key)),
                 None => EvictedRecord::Unneeded {
@@ -179,18 +186,15 @@ impl RetainedRecord {
 }
 
 impl RetainedRecords {
-    pub(super) fn all_records(&self) -> Vec<Arc<RetainedRecord>> {
-        self.records.values().cloned().collect()
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
     }
 
-    /// Returns the numbers of the lanes of the records.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = u64> {
-        self.records.values().map(|record| record.lane)
-    }
-
-    /// Returns the epochs of the records.
-    pub(super) fn epochs(&self) -> impl Iterator<Item = u64> {
-        self.records.values().map(|record| record.epoch)
+    /// Calls `each` for every record.
+    pub(super) fn visit(&self, each: &mut dyn FnMut(&Arc<RetainedRecord>)) {
+        for record in self.records.values() {
+            each(record);
+        }
     }
 
     /// Sets whether changes are noted in a live file.
@@ -203,7 +207,9 @@ impl RetainedRecords {
     /// Marks all records as changed.
     pub(super) fn mark_all_changed(&mut self) {
         if self.has_live_file {
-            self.changed.extend(self.records.keys());
+            for key in self.records.keys() {
+                self.changed.insert(*key);
+            }
         }
     }
 
@@ -215,8 +221,11 @@ impl RetainedRecords {
 
     /// Returns what has changed since the last call: keys, each with its record unless that was dropped.
     pub(super) fn take_changed(&mut self) -> Vec<RetainedChange> {
-        let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|key| ((key.subject, key.detail), self.records.get(&key).cloned())).collect()
+        let mut changes = Vec::with_capacity(self.changed.len());
+        for key in std::mem::take(&mut self.changed) {
+            changes.push(((key.subject, key.detail), self.records.get(&key).cloned()));
+        }
+        changes
     }
 
     /// Returns whether unneeded records should be dropped, if all may take `most` bytes. A check reads all records, so it
@@ -293,7 +302,12 @@ impl RetainedRecords {
             let is_held = || record.slice_start().is_some_and(|start| is_held(start, record.slice_end()));
             is_needed(record.key.subject, references) || epochs.contains(&record.epoch) && is_open() || is_held()
         };
-        let unneeded: Vec<_> = self.records.values().filter(|record| !is_needed(record)).cloned().collect();
+        let mut unneeded = Vec::new();
+        self.visit(&mut |record| {
+            if !is_needed(record) {
+                unneeded.push(record.clone());
+            }
+        });
         for record in unneeded {
             self.records.remove(&record.key);
             self.mark_changed(record.key);

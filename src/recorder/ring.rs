@@ -16,8 +16,7 @@ mod live;
 use super::busy::Busy;
 use super::memory_listeners::InternalAllocGuard;
 use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
-use super::taken::TakenChunk;
-use super::{LargePayload, LiveIds};
+use super::{LargePayload, LiveIds, RecordedPart};
 use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
 use crate::clock;
 use crate::encoding::{Encoded, encoded};
@@ -25,9 +24,10 @@ use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::time::Ticks;
 use chunk::{HeldChunk, RingChunk};
 use crossbeam_queue::SegQueue;
+use kineto_base::hash::{HashMap, HashSet};
 use live::HeldStretches;
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -80,13 +80,14 @@ struct LargePayloads {
 
 impl LargePayloads {
     fn remove(&mut self, id: u64) {
-        let is_noted = self.known.remove(&id).is_some() && self.has_live_file;
-        self.dropped.extend(is_noted.then_some(id));
+        if self.known.remove(&id).is_some() && self.has_live_file {
+            self.dropped.push(id);
+        }
     }
 }
 
 /// How many kept chunks and records refer to a record, by its id.
-pub(super) type References = BTreeMap<u64, u32>;
+pub(super) type References = HashMap<u64, u32>;
 
 /// What was evicted from the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,9 +149,9 @@ struct NeededRecords {
 #[derive(Debug, Default)]
 pub(super) struct RingContents {
     pub(super) at: Ticks,
-    pub(super) chunks: Vec<TakenChunk>,
+    /// Chunks and retained records, in no order.
+    pub(super) parts: Vec<RecordedPart>,
     pub(super) large_payloads: Vec<(u64, Arc<LargePayload>)>,
-    pub(super) retained: Vec<Arc<RetainedRecord>>,
     pub(super) evicted: EvictionCounts,
 }
 
@@ -207,19 +208,24 @@ impl ChunkRing {
     pub(super) fn used_lanes(&self, pool: &ChunkPool) -> HashSet<u64> {
         let mut state = self.lock();
         state.search_references(pool);
-        // A trace, or a process that is killed, shows those of held chunks too.
-        let held = state.held.iter().map(|held| &held.chunk);
-        let in_chunks = state.chunks().chain(held).flat_map(|each| each.lanes.iter().copied());
-        in_chunks.chain(state.retained.lanes()).collect()
+        let mut lanes = HashSet::default();
+        state.visit_kept(&mut |chunk| {
+            for lane in &chunk.lanes {
+                lanes.insert(*lane);
+            }
+        });
+        state.retained.visit(&mut |record| _ = lanes.insert(record.lane));
+        lanes
     }
 
     /// Returns the epochs of all records that are kept.
     pub(super) fn used_epochs(&self, pool: &ChunkPool) -> HashSet<u64> {
         let mut state = self.lock();
         state.free_held(pool);
-        let held = state.held.iter().map(|held| &held.chunk);
-        let in_chunks = state.chunks().chain(held).map(|each| each.chunk.epoch());
-        in_chunks.chain(state.retained.epochs()).collect()
+        let mut epochs = HashSet::default();
+        state.visit_kept(&mut |chunk| _ = epochs.insert(chunk.chunk.epoch()));
+        state.retained.visit(&mut |record| _ = epochs.insert(record.epoch));
+        epochs
     }
 
     /// Notes all retained records in the live file again.
@@ -322,9 +328,11 @@ impl ChunkRing {
                 return;
             }
             let live = state.collect_live_ids(self, pool, &live_ids);
-            let _ = (0..AT_ONCE)
-                .take_while(|_| state.is_eviction_due(pool, until) && state.evict_oldest(pool, &live))
-                .count();
+            for _ in 0..AT_ONCE {
+                if !state.is_eviction_due(pool, until) || !state.evict_oldest(pool, &live) {
+                    break;
+                }
+            }
             state.drop_unneeded(&live);
             state.note_changes();
         }
@@ -360,7 +368,7 @@ impl RingState {
     }
 
     fn receive_opened(&mut self, queues: &ChunkRing) {
-        for chunk in std::iter::from_fn(|| queues.opened.pop()) {
+        while let Some(chunk) = queues.opened.pop() {
             self.first_ids.insert(chunk.first_id());
             self.in_use.insert(chunk.first_id(), RingChunk::new(chunk));
         }
@@ -378,9 +386,13 @@ impl RingState {
                 known = self.in_use.remove(&first_id);
             }
             // The chunks of an ended recording are unknown.
-            self.retired.extend(known.map(|known| (known, at)));
+            if let Some(known) = known {
+                self.retired.push_back((known, at));
+            }
         }
-        self.large_payloads.known.extend(std::iter::from_fn(|| queues.large_payloads.pop()));
+        while let Some((id, payload)) = queues.large_payloads.pop() {
+            self.large_payloads.known.insert(id, payload);
+        }
     }
 
     fn contents(&mut self, queues: &ChunkRing, saves_until: Option<Ticks>) -> RingContents {
@@ -389,18 +401,42 @@ impl RingState {
         // A thread may have filled a chunk since the ring was locked.
         self.receive(queues);
         let is_spilling = self.saved_until.is_some();
-        let (in_use, retired) = (self.in_use.values_mut(), self.retired.iter_mut().map(|(chunk, _)| chunk));
-        RingContents {
-            at,
-            chunks: in_use.chain(retired).filter_map(|each| each.take(is_spilling, saves_until)).collect(),
-            large_payloads: self.large_payloads.known.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
-            retained: self.retained.all_records(),
-            evicted: self.evicted,
+        let mut parts = Vec::with_capacity(self.in_use.len() + self.retired.len() + self.retained.len());
+        let mut take = |chunk: &mut RingChunk| {
+            if let Some(taken) = chunk.take(is_spilling, saves_until) {
+                parts.push(RecordedPart::Chunk(taken));
+            }
+        };
+        for chunk in self.in_use.values_mut() {
+            take(chunk);
+        }
+        for (chunk, _) in &mut self.retired {
+            take(chunk);
+        }
+        self.retained.visit(&mut |record| parts.push(RecordedPart::Retained(record.clone())));
+        let mut large_payloads = Vec::with_capacity(self.large_payloads.known.len());
+        for (id, payload) in &self.large_payloads.known {
+            large_payloads.push((*id, payload.clone()));
+        }
+        RingContents { at, parts, large_payloads, evicted: self.evicted }
+    }
+
+    /// Calls `each` for every chunk that is not evicted.
+    fn visit_chunks<'r>(&'r self, each: &mut dyn FnMut(&'r RingChunk)) {
+        for chunk in self.in_use.values() {
+            each(chunk);
+        }
+        for (chunk, _) in &self.retired {
+            each(chunk);
         }
     }
 
-    fn chunks(&self) -> impl Iterator<Item = &RingChunk> {
-        self.in_use.values().chain(self.retired.iter().map(|(chunk, _)| chunk))
+    /// Also calls it for those that traces hold: a trace, or a process that is killed, shows them too.
+    fn visit_kept<'r>(&'r self, each: &mut dyn FnMut(&'r RingChunk)) {
+        self.visit_chunks(each);
+        for held in &self.held {
+            each(&held.chunk);
+        }
     }
 
     fn oldest_free(&self) -> Option<Ticks> {
@@ -506,21 +542,22 @@ impl RingState {
     /// Searches what was recorded since the last search for references to other chunks.
     fn search_references(&mut self, pool: &ChunkPool) {
         let RingState { in_use, retired, references, searched, .. } = self;
-        let newly_retired = retired.iter_mut().skip(*searched).map(|(chunk, _)| chunk);
-        in_use.values_mut().chain(newly_retired).for_each(|chunk| chunk.search_references(references, pool));
+        for chunk in in_use.values_mut() {
+            chunk.search_references(references, pool);
+        }
+        for (chunk, _) in retired.range_mut(*searched..) {
+            chunk.search_references(references, pool);
+        }
         *searched = retired.len();
     }
 
     /// Finds the records of an evicted chunk that newer ones may need, and counts the others.
     fn find_needed(&mut self, evicted: &RingChunk, live: &LiveIds) -> NeededRecords {
         let RingState { references, first_ids, large_payloads, evicted: counts, saved_until, .. } = self;
-        let is_needed = |id: u64| is_needed(id, references, first_ids, live);
-        let own = evicted.own_ids();
-        let referred = references.range(own.clone()).map(|(id, _)| *id);
-        let live = live.get(live.partition_point(|id| *id < own.start)..).unwrap_or_default();
-        let inside = referred.chain(live.iter().copied().take_while(|id| own.contains(id))).collect();
+        let is_referred = |id: u64| is_referred(id, references, live);
+        let is_kept = |id: u64| first_ids.contains(&chunk_of(id));
         let mut needed = NeededRecords::default();
-        RetainedRecord::sort_records(&evicted.chunk, inside, is_needed, |found| match found {
+        RetainedRecord::sort_records(&evicted.chunk, &is_referred, &is_kept, &mut |found| match found {
             EvictedRecord::End(slice, at) => needed.ends.push((slice, at)),
             EvictedRecord::Needed(record) => needed.records.push(record),
             EvictedRecord::Unneeded { slot, is_shown, at, large_payload } => {
@@ -548,19 +585,24 @@ impl RingState {
         for (slice, at) in needed.ends {
             // Another thread may have exited the slice, whose own chunk is kept.
             let first_id = chunk_of(slice);
-            let others = retired.iter().map(|(chunk, _)| chunk).chain(held.iter().map(|held| &held.chunk));
-            let kept = || others.into_iter().find(|each| each.chunk.first_id() == first_id);
-            if !retained.end_slice(slice, at)
-                && let Some(kept) = in_use.get(&first_id).or_else(kept)
-            {
-                kept.chunk.slots().store_end(usize::try_from(slice - first_id).unwrap_or(0), at.0);
-            }
+            let store_end = |kept: &RingChunk| {
+                let is_own = kept.chunk.first_id() == first_id;
+                if is_own {
+                    kept.chunk.slots().store_end(usize::try_from(slice - first_id).unwrap_or(0), at.0);
+                }
+                is_own
+            };
+            let _ = retained.end_slice(slice, at)
+                || in_use.get(&first_id).is_some_and(store_end)
+                || retired.iter().any(|(chunk, _)| store_end(chunk))
+                || held.iter().any(|held| store_end(&held.chunk));
         }
     }
 
     /// Drops the retained records that nothing needs any more.
     fn drop_unneeded(&mut self, live: &LiveIds) {
-        let epochs: HashSet<u64> = self.chunks().map(|each| each.chunk.epoch()).collect();
+        let mut epochs = HashSet::default();
+        self.visit_chunks(&mut |chunk| _ = epochs.insert(chunk.chunk.epoch()));
         let RingState { references, first_ids, retained, large_payloads, evicted, saved_until, .. } = self;
         let is_needed = |id: u64, references: &References| is_needed(id, references, first_ids, live);
         let stretches = &self.held_stretches;
@@ -576,7 +618,12 @@ impl RingState {
 
 /// Returns whether something refers to a span or slice, or may do so later, or its chunk is kept.
 fn is_needed(id: u64, references: &References, first_ids: &HashSet<u64>, live: &LiveIds) -> bool {
-    references.contains_key(&id) || live.binary_search(&id).is_ok() || first_ids.contains(&chunk_of(id))
+    is_referred(id, references, live) || first_ids.contains(&chunk_of(id))
+}
+
+/// Returns whether something refers to a span or slice, or may do so later.
+fn is_referred(id: u64, references: &References, live: &LiveIds) -> bool {
+    references.contains_key(&id) || live.binary_search(&id).is_ok()
 }
 
 /// Returns the first id of the chunk in which a record was written.

@@ -6,8 +6,8 @@ use super::ring::{EvictionCounts, RingContents};
 use super::{LargePayload, RetainedRecord, StoredPart};
 use crate::buffer::{Chunk, CommittedSlots};
 use crate::time::Ticks;
+use kineto_base::hash::HashSet;
 use kineto_base::sorting::sort_in_place_by_key;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What was recorded up to a stop or a snapshot.
@@ -44,9 +44,7 @@ pub(crate) struct TakenChunk {
 
 impl RecordedBuffers {
     pub(super) fn new(contents: RingContents, lanes: Vec<LaneRow>) -> RecordedBuffers {
-        let RingContents { at, chunks, large_payloads, retained, evicted } = contents;
-        let chunks = chunks.into_iter().map(RecordedPart::Chunk);
-        let mut parts: Vec<_> = chunks.chain(retained.into_iter().map(RecordedPart::Retained)).collect();
+        let RingContents { at, mut parts, large_payloads, evicted } = contents;
         sort_in_place_by_key(&mut parts, RecordedPart::first_id);
         RecordedBuffers { parts, lanes, large_payloads, evicted, at }
     }
@@ -56,7 +54,12 @@ impl RecordedBuffers {
         if self.large_payloads.is_empty() {
             return;
         }
-        let named: HashSet<u64> = self.parts.iter().flat_map(RecordedPart::large_payload_ids).collect();
+        let mut named = HashSet::default();
+        for part in &self.parts {
+            for record in part.records().records_from(0) {
+                named.insert(large_payload_of(&record));
+            }
+        }
         self.large_payloads.retain(|(id, _)| named.contains(id));
     }
 
@@ -117,11 +120,6 @@ impl RecordedPart {
             RecordedPart::Retained(_) => None,
             RecordedPart::Stored(part) => part.new_from(),
         }
-    }
-
-    /// Returns the ids of the large payloads that its records name.
-    fn large_payload_ids(&self) -> impl Iterator<Item = u64> {
-        self.records().records_from(0).map(|record| large_payload_of(&record)).filter(|id| *id != 0)
     }
 
     /// Returns how many slots were committed after the part was taken.

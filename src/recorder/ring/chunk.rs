@@ -98,15 +98,16 @@ impl RingChunk {
             if record.head.tag == Tag::Lane {
                 self.lanes.push(record.words[0]);
             }
-            for id in record.references().into_iter().filter(|id| *id != 0 && !own.contains(id)) {
-                if !self.references.iter().rev().take(NEAR).any(|known| *known == id) {
+            for id in record.references() {
+                let is_known = || self.references.iter().rev().take(NEAR).any(|known| *known == id);
+                if id != 0 && !own.contains(&id) && !is_known() {
                     self.references.push(id);
                     *counts.entry(id).or_default() += 1;
                 }
             }
         }
         // With the entry of `counts`.
-        let bytes = (self.references.len() * 32 + self.lanes.len() * 8) as u64;
+        let bytes = (self.references.len() * 40 + self.lanes.len() * 8) as u64;
         if bytes > self.reserved.bytes {
             self.reserved = ReservedBytes::default();
             self.reserved = pool.reserve_bytes(bytes).unwrap_or_default();
@@ -115,11 +116,15 @@ impl RingChunk {
 
     /// Counts its references again, after [`uncount_references`](RingChunk::uncount_references).
     pub(super) fn count_references(&self, counts: &mut References) {
-        self.references.iter().for_each(|id| *counts.entry(*id).or_default() += 1);
+        for id in &self.references {
+            *counts.entry(*id).or_default() += 1;
+        }
     }
 
     /// Notes that it refers to nothing any more.
     pub(super) fn uncount_references(&self, counts: &mut References) {
-        self.references.iter().for_each(|id| remove_reference(counts, *id));
+        for id in &self.references {
+            remove_reference(counts, *id);
+        }
     }
 }

@@ -41,12 +41,15 @@ impl HeldStretches {
 
     /// Removes the time from `from` to `to`, of which records are lost.
     fn remove(&mut self, from: Ticks, to: Ticks) {
-        let rest = |(start, end): (Ticks, Ticks)| {
-            let (before, after) = ((start, end.min(from)), (start.max(to), end));
-            [before, after].into_iter().filter(|(start, end)| start < end)
-        };
-        if self.0.iter().any(|(start, end)| *start < to && from < *end) {
-            self.0 = self.0.iter().copied().flat_map(rest).collect();
+        if !self.overlaps(from, to) {
+            return;
+        }
+        for (start, end) in std::mem::take(&mut self.0) {
+            for (start, end) in [(start, end.min(from)), (start.max(to), end)] {
+                if start < end {
+                    self.0.push((start, end));
+                }
+            }
         }
     }
 }
@@ -56,15 +59,20 @@ impl RingState {
     pub(super) fn note_changes(&mut self) {
         let Some(live) = &self.live else { return };
         let (changed, dropped) = (self.retained.take_changed(), std::mem::take(&mut self.large_payloads.dropped));
-        let mut entries: Vec<_> = changed
-            .into_iter()
-            .map(|(key, record)| match record {
+        let mut entries = Vec::with_capacity(changed.len() + dropped.len() + 1);
+        for (key, record) in changed {
+            entries.push(match record {
                 Some(record) => RecordedPart::Retained(record).live_entry(key),
                 None => LiveFile::removal(JournalKind::Retained, key),
-            })
-            .collect();
-        entries.extend(dropped.into_iter().map(|id| LiveFile::removal(JournalKind::LargePayload, (id, 0))));
-        let in_held: u64 = self.held.iter().map(|held| held.records).sum();
+            });
+        }
+        for id in dropped {
+            entries.push(LiveFile::removal(JournalKind::LargePayload, (id, 0)));
+        }
+        let mut in_held = 0;
+        for held in &self.held {
+            in_held += held.records;
+        }
         let evicted = EvictionCounts { records: self.evicted.records.saturating_sub(in_held), ..self.evicted };
         entries.push(LiveFile::entry(JournalKind::Evicted, (0, 0), |out| {
             evicted.encode(out);

@@ -9,9 +9,9 @@ use crate::recorder::Recorder;
 use crate::session::{FORKED_LOCK, lock_within};
 use crate::time::Ticks;
 use crate::trace::{Stretch, Window, WindowSet};
+use kineto_base::hash::HashSet;
 use kineto_devices::{Marks, Switch};
 use kineto_model::activity::{ActivityType, ActivityTypes};
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Opens and closes the recording's windows.
@@ -476,7 +476,7 @@ mod tests {
         let known_pauses = || [15, 35, 55, 75, 95].map(is_paused);
         assert_eq!((all.host.len(), all.devices[0].len(), known_pauses()), (5, 5, [true; 5]));
         let left = |until: Ticks, devices_until: Ticks| {
-            windows.drop_ended(until, devices_until, &HashSet::from([all.host[1].epoch]));
+            windows.drop_ended(until, devices_until, &HashSet::from_iter([all.host[1].epoch]));
             let left = windows.snapshot(Ticks(u64::MAX)).unwrap().0;
             assert_eq!(left.extent, all.extent);
             let is_left = |each: &Window| left.host.iter().any(|window| window.epoch == each.epoch);
