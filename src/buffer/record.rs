@@ -291,8 +291,12 @@ impl CommittedRecord<'_> {
     /// Copies the slots from `from` to the end of the record.
     pub(crate) fn copy_slots(&self, from: usize) -> Box<[[AtomicU64; 4]]> {
         let slots = self.all.slots.get(from..self.next_slot()).unwrap_or_default();
-        let copy = |slot: &[AtomicU64; 4]| slot.each_ref().map(|word| AtomicU64::new(word.load(Ordering::Relaxed)));
-        slots.iter().map(copy).collect()
+        let mut copies = Vec::with_capacity(slots.len());
+        for [a, b, c, d] in slots {
+            let copy = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
+            copies.push([copy(a), copy(b), copy(c), copy(d)]);
+        }
+        copies.into_boxed_slice()
     }
 
     /// Returns the slot after the record.
@@ -303,7 +307,7 @@ impl CommittedRecord<'_> {
 
     /// Returns the words of the payload.
     #[inline]
-    pub(crate) fn payload_words(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn payload_words(&self) -> impl ExactSizeIterator<Item = u64> {
         let from = self.at * 4 + 1 + self.head.tag.fixed_words();
         let words = self.all.slots.as_flattened().get(from..).and_then(|words| words.get(..self.head.payload.into()));
         words.unwrap_or_default().iter().map(|word| word.load(Ordering::Relaxed))

@@ -49,7 +49,8 @@ pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io
 impl TraceContents<'_> {
     /// Resolves the symbols of all stacks, which only this process can.
     fn resolve_stacks(&self) -> io::Result<()> {
-        let addresses: Set<u64> = attempt(|| self.recorded.stack_addresses().collect())?;
+        let mut addresses: Set<u64> = Set::default();
+        attempt(|| self.recorded.visit_stack_addresses(&mut |address| _ = addresses.insert(address)))?;
         addresses.iter().for_each(|address| self.info.symbols.resolve_address(*address));
         Ok(())
     }

@@ -12,8 +12,9 @@ use crate::recorder::CounterReport;
 use crate::time::{Timestamp, base_time};
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
-use kineto_model::write::json_object;
-use serde_json::{Value, json};
+use kineto_base::fallible::List;
+use kineto_devices::Unavailable;
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,23 +110,31 @@ impl Trace {
         if !info.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&info.host_name)));
         }
-        entries.extend(info.config.flags.enabled_names().map(|name| (name.to_owned(), "1".to_owned())));
-        entries.extend(info.private_use1.iter().map(|name| (PRIVATE_USE1_KEY.to_owned(), text(name))));
+        for name in info.config.flags.enabled_names() {
+            entries.push((name.to_owned(), "1".to_owned()));
+        }
+        if let Some(name) = &info.private_use1 {
+            entries.push((PRIVATE_USE1_KEY.to_owned(), text(name)));
+        }
         if !self.violations().is_empty() {
             entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
         }
-        // A collector's metadata may be invalid JSON.
-        let json =
-            |json: &String| serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str())).to_string();
-        let collectors = inner.devices.header_entries().map(|(key, value)| (key.clone(), json(value)));
-        let job = info.config.job_metadata.iter().map(|(key, value)| (key.clone(), text(value)));
-        let about = [("tracing_kineto".to_owned(), self.own_metadata().to_string())];
+        let mut set = |key: String, value: String| match entries.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => *known = value,
+            None => entries.push((key, value)),
+        };
+        for (key, json) in inner.devices.header_entries() {
+            // A collector's metadata may be invalid JSON.
+            let value = serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str()));
+            set(key.clone(), value.to_string());
+        }
+        for (key, value) in &info.config.job_metadata {
+            set(key.clone(), text(value));
+        }
+        set("tracing_kineto".to_owned(), self.own_metadata().to_string());
         // The user's metadata wins, as in libkineto.
-        for (key, value) in collectors.chain(job).chain(about).chain(inner.metadata.entries()) {
-            match entries.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, known)) => *known = value,
-                None => entries.push((key, value)),
-            }
+        for (key, value) in inner.metadata.entries() {
+            set(key, value);
         }
         (entries, base_time(self.window().0))
     }
@@ -133,12 +142,15 @@ impl Trace {
     /// Returns this crate's own entries: losses, settings, clock.
     fn own_metadata(&self) -> Value {
         let stats = self.stats();
-        let losses = stats.losses.iter().map(|(loss, n): &(Loss, u64)| (loss.as_str().to_owned(), (*n).into()));
+        let mut losses = Map::new();
+        for (loss, count) in &stats.losses {
+            losses.insert(loss.as_str().to_owned(), (*count).into());
+        }
         let mut about = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "slices": stats.slices,
             "events": stats.events,
-            "losses": json_object(&mut { losses }),
+            "losses": losses,
             "clock": {
                 "source": self.inner.info.clock,
                 "error_ns": stats.clock_error_ns,
@@ -146,41 +158,55 @@ impl Trace {
             },
             "config": serde_json::from_str::<Value>(&self.inner.info.effective).unwrap_or_default(),
         });
-        if let (Some(about), Some(omitted)) = (about.as_object_mut(), self.omitted().to_json(&self.inner.recorded)) {
-            about.insert("omitted_enters".to_owned(), omitted);
+        let mut put = |key: &str, value: Value| {
+            if let Some(about) = about.as_object_mut() {
+                about.insert(key.to_owned(), value);
+            }
+        };
+        if let Some(omitted) = self.omitted().to_json(&self.inner.recorded) {
+            put("omitted_enters", omitted);
         }
-        if let (Some(about), true) = (about.as_object_mut(), stats.before_window > 0) {
-            about.insert("before_window".to_owned(), stats.before_window.into());
+        if stats.before_window > 0 {
+            put("before_window", stats.before_window.into());
         }
-        if let (Some(about), true) = (about.as_object_mut(), self.inner.info.some_threads) {
-            about.insert("threads".to_owned(), "some are left out".into());
+        if self.inner.info.some_threads {
+            put("threads", "some are left out".into());
         }
-        if let (Some(about), false) = (about.as_object_mut(), stats.collectors.is_empty()) {
-            let mut reports = stats.collectors.iter().map(|report| (report.name.clone(), report.to_json()));
-            about.insert("collectors".to_owned(), json_object(&mut reports));
-            about.insert("device_activities".to_owned(), stats.device_activities.into());
+        if !stats.collectors.is_empty() {
+            let mut reports = Map::new();
+            for report in &stats.collectors {
+                reports.insert(report.name.clone(), report.to_json());
+            }
+            put("collectors", reports.into());
+            put("device_activities", stats.device_activities.into());
         }
-        if let (Some(about), false) = (about.as_object_mut(), stats.observers.is_empty()) {
-            let state =
-                |report: &ObserverReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "told".into());
-            let mut reports =
-                stats.observers.iter().map(|report| (report.name.clone().into_owned(), Value::from(state(report))));
-            about.insert("observers".to_owned(), json_object(&mut reports));
+        let state = |state: &Result<(), Unavailable>, usual: &str| match state {
+            Ok(()) => Value::from(usual),
+            Err(reason) => Value::from(reason.to_string()),
+        };
+        if !stats.observers.is_empty() {
+            let mut reports = Map::new();
+            for report in &stats.observers {
+                reports.insert(report.name.clone().into_owned(), state(&report.state, "told"));
+            }
+            put("observers", reports.into());
         }
-        if let (Some(about), false) = (about.as_object_mut(), stats.counters.is_empty()) {
-            let state =
-                |report: &CounterReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "counted".into());
-            let mut reports =
-                stats.counters.iter().map(|report| (report.name.clone().into_owned(), Value::from(state(report))));
-            about.insert("performance_events".to_owned(), json_object(&mut reports));
+        if !stats.counters.is_empty() {
+            let mut reports = Map::new();
+            for report in &stats.counters {
+                reports.insert(report.name.clone().into_owned(), state(&report.state, "counted"));
+            }
+            put("performance_events", reports.into());
         }
-        if let (Some(about), false) = (about.as_object_mut(), stats.recorded.is_empty()) {
-            let start = self.window().0;
-            let mut recorded = stats.recorded.iter().map(|time| (time.name.clone().into_owned(), time.to_json(start)));
-            about.insert("recorded".to_owned(), json_object(&mut recorded));
+        if !stats.recorded.is_empty() {
+            let mut times = Map::new();
+            for time in &stats.recorded {
+                times.insert(time.name.clone().into_owned(), time.to_json(self.window().0));
+            }
+            put("recorded", times.into());
         }
-        if let (Some(why), Some(about)) = (self.why_empty(), about.as_object_mut()) {
-            about.insert("empty".to_owned(), why.into());
+        if let Some(why) = self.why_empty() {
+            put("empty", why.into());
         }
         about
     }

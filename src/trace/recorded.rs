@@ -10,9 +10,9 @@ use crate::live::{JournalKind, LiveFile, LiveOwner};
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
 use kineto_base::fallible::List;
+use kineto_base::hash::HashMap;
 use kineto_base::sorted::SortedSet;
 use kineto_base::sorting::sort_in_place_by_key;
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -61,7 +61,7 @@ encoded! {
     Window { epoch, start, end, uncut_end, is_cut }
     Recorded { lanes, sites, windows, gaps, whole, disorder, evicted } + {
         parts: Vec::new(),
-        large_payloads: HashMap::new(),
+        large_payloads: HashMap::default(),
         owner: None,
         live: None,
         shared_live: Weak::new(),
@@ -79,10 +79,15 @@ impl Recorded {
         owner: &Arc<Recorder>,
         owned: bool,
     ) -> Recorded {
-        let ours = |part: &RecordedPart| window_of_epoch(&windows, part.epoch()).is_some();
-        let (parts, stray): (Vec<_>, Vec<_>) = taken.parts.into_iter().partition(ours);
-        let stray: Vec<_> = stray.into_iter().filter_map(RecordedPart::into_chunk).collect();
-        let late = stray.iter().map(|chunk| chunk.committed_len().saturating_sub(2) as u64).sum();
+        let (mut parts, mut stray, mut late) = (Vec::with_capacity(taken.parts.len()), Vec::new(), 0);
+        for part in taken.parts {
+            if window_of_epoch(&windows, part.epoch()).is_some() {
+                parts.push(part);
+            } else if let Some(chunk) = part.into_chunk() {
+                late += chunk.committed_len().saturating_sub(2) as u64;
+                stray.push(chunk);
+            }
+        }
         if owned {
             owner.pool().give_back(stray);
         }
@@ -93,7 +98,7 @@ impl Recorded {
             windows,
             gaps: Vec::new(),
             whole,
-            large_payloads: taken.large_payloads.into_iter().collect(),
+            large_payloads: payloads_by_id(taken.large_payloads),
             owner: owned.then(|| owner.clone()),
             shared_live: owner.live().current().as_ref().map_or_else(Weak::new, Arc::downgrade),
             live: if owned { owner.take_live().map(Arc::new) } else { None },
@@ -128,7 +133,7 @@ impl Recorded {
             windows: vec![Window::new(0, start, end)],
             gaps: Vec::new(),
             whole,
-            large_payloads: HashMap::new(),
+            large_payloads: HashMap::default(),
             owner: None,
             live: None,
             shared_live: Weak::new(),
@@ -232,16 +237,22 @@ impl Recorded {
     pub(crate) fn read_payload(&self, record: &CommittedRecord<'_>, words: &mut List<Word>) {
         words.clear();
         if record.head.flags & flag::LARGE == 0 {
-            words.extend(record.payload_words().map(u64::to_le_bytes));
+            words.extend_exact(record.payload_words().map(u64::to_le_bytes));
         } else if let Some(large) = record.payload_words().next().and_then(|id| self.large_payloads.get(&id)) {
-            words.extend(large.words.iter().map(|word| word.to_le_bytes()));
+            words.extend_exact(large.words.iter().map(|word| word.to_le_bytes()));
         }
     }
 
     /// Returns the stretches of time in which the host recorded, without those of which records are missing.
     pub(crate) fn host_stretches(&self) -> Vec<Stretch> {
-        let windows = self.windows.iter().map(|window| (window.start, window.end)).collect();
-        self.gaps.iter().fold(windows, |stretches, gap| without_stretch(&stretches, *gap))
+        let mut stretches = Vec::with_capacity(self.windows.len());
+        for window in &self.windows {
+            stretches.push((window.start, window.end));
+        }
+        for gap in &self.gaps {
+            stretches = without_stretch(&stretches, *gap);
+        }
+        stretches
     }
 
     /// Returns whether a period lies in a gap.
@@ -251,8 +262,8 @@ impl Recorded {
 
     /// Returns the number of records that threads committed after these chunks were taken; 0 for a snapshot.
     pub(crate) fn committed_late(&self) -> u64 {
-        let in_parts = self.owner.iter().flat_map(|_| &self.parts).map(RecordedPart::committed_late);
-        in_parts.sum::<u64>() + self.late
+        let parts = if self.owner.is_some() { &self.parts[..] } else { &[] };
+        parts.iter().map(RecordedPart::committed_late).sum::<u64>() + self.late
     }
 
     /// Returns all payloads that no chunk could hold, by id.
@@ -260,11 +271,17 @@ impl Recorded {
         self.large_payloads.iter()
     }
 
-    /// Returns the return addresses of all stacks; most occur often.
-    pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = u64> {
-        let records = self.parts.iter().flat_map(|part| part.records().records_from(0));
-        let stacks = records.filter(|record| record.head.tag == Tag::Stack);
-        stacks.flat_map(|stack| stack.payload_words().collect::<List<_>>())
+    /// Calls `each` with the return addresses of all stacks; most occur often.
+    pub(crate) fn visit_stack_addresses(&self, each: &mut dyn FnMut(u64)) {
+        for part in &self.parts {
+            for record in part.records().records_from(0) {
+                if record.head.tag == Tag::Stack {
+                    for address in record.payload_words() {
+                        each(address);
+                    }
+                }
+            }
+        }
     }
 
     /// Adds records from a file; returns how many parts are not added, because their epoch has no window.
@@ -274,7 +291,7 @@ impl Recorded {
         sort_in_place_by_key(&mut parts, RecordedPart::first_id);
         let strays = all - parts.len();
         self.parts = parts;
-        self.large_payloads = payloads.into_iter().collect();
+        self.large_payloads = payloads_by_id(payloads);
         strays as u64
     }
 
@@ -294,6 +311,14 @@ impl Window {
     pub(crate) fn new(epoch: u64, start: Ticks, end: Ticks) -> Window {
         Window { epoch, start, end, uncut_end: end, is_cut: false }
     }
+}
+
+fn payloads_by_id(payloads: Vec<(u64, Arc<LargePayload>)>) -> HashMap<u64, Arc<LargePayload>> {
+    let mut by_id = HashMap::default();
+    for (id, payload) in payloads {
+        by_id.insert(id, payload);
+    }
+    by_id
 }
 
 /// Finds the window of an epoch; later windows have greater epochs.

@@ -123,6 +123,12 @@ impl Trace {
         }
         let (start, end) = self.inner.recorded.whole;
         let (start, end) = self.inner.converter.slice_times(start, end);
+        let mut counted = Vec::new();
+        for (loss, count) in Loss::ALL.iter().zip(losses) {
+            if count > 0 {
+                counted.push((*loss, count));
+            }
+        }
         TraceStats {
             slices,
             omitted_enters: omitted,
@@ -137,7 +143,7 @@ impl Trace {
             collectors: devices.reports(),
             observers: self.inner.info.observers.clone(),
             counters: self.inner.info.counters.clone(),
-            losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
+            losses: counted,
             recorded: self.recorded_times(),
             violations: self.violations().to_vec(),
         }
@@ -146,14 +152,20 @@ impl Trace {
     /// Returns when the host and the collectors recorded, if any of them paused.
     fn recorded_times(&self) -> Vec<RecordedTime> {
         let Inner { recorded, devices, converter, .. } = &*self.inner;
-        let host = std::iter::once(("host".into(), recorded.host_stretches()));
-        let all: Vec<(_, Vec<Stretch>)> = host.chain(devices.stretches()).collect();
-        if all.iter().all(|(_, stretches)| **stretches == [recorded.whole]) {
-            return Vec::new();
+        let (mut all, mut has_pauses) = (Vec::new(), false);
+        let mut add = |name: Cow<'static, str>, stretches: Vec<Stretch>| {
+            has_pauses |= *stretches != [recorded.whole];
+            let mut times = Vec::with_capacity(stretches.len());
+            for (start, end) in stretches {
+                times.push(converter.slice_times(start, end));
+            }
+            all.push(RecordedTime { name, stretches: times });
+        };
+        add("host".into(), recorded.host_stretches());
+        for (name, stretches) in devices.stretches() {
+            add(name, stretches);
         }
-        let at = |(start, end)| converter.slice_times(start, end);
-        let time = |(name, stretches): (_, Vec<_>)| (name, stretches.into_iter().map(at).collect());
-        all.into_iter().map(time).map(|(name, stretches)| RecordedTime { name, stretches }).collect()
+        if has_pauses { all } else { Vec::new() }
     }
 }
 

@@ -9,7 +9,7 @@ use super::recorded::Recorded;
 use super::thread::ThreadRows;
 use super::thread::args::{FieldArgs, Source};
 use super::thread::symbols::StackSymbols;
-use crate::callsite::{COUNTER_TARGET, SiteDescription};
+use crate::callsite::COUNTER_TARGET;
 use crate::clock::Converter;
 use crate::config::AsyncSpans;
 use crate::recorder::CounterReport;
@@ -129,10 +129,16 @@ impl<'t> Walk<'t> {
 
     /// Returns the lanes of each thread id: the kernel reuses ids, and a pause gives a thread another lane.
     pub(super) fn lanes_by_thread(&self) -> SortedMap<i64, Vec<usize>> {
-        let lanes = self.recorded.lanes.iter().enumerate().map(|(lane, row)| (row.thread, Some(lane)));
-        let others = self.devices.calling_threads().chain(self.own.own_threads()).map(|thread| (thread, None));
-        let threads = SortedMap::group(lanes.chain(others).collect());
-        threads.into_iter().map(|(thread, lanes)| (thread, lanes.into_iter().flatten().collect())).collect()
+        let mut lanes = Vec::with_capacity(self.recorded.lanes.len());
+        for (lane, row) in self.recorded.lanes.iter().enumerate() {
+            lanes.push((row.thread, lane));
+        }
+        let mut threads = SortedMap::group(lanes);
+        for thread in self.devices.calling_threads() {
+            threads.get_or_insert_with(thread, Vec::new);
+        }
+        self.own.visit_threads(&mut |thread| _ = threads.get_or_insert_with(thread, Vec::new));
+        threads
     }
 
     fn thread_rows(
@@ -181,19 +187,22 @@ impl<'t> Walk<'t> {
 
     /// Returns the shared data of all slices, by callsite.
     pub(super) fn site_rows(&self) -> List<SiteRow> {
-        let row = |(number, site): (usize, &SiteDescription)| SiteRow {
-            number,
-            kind: site.class,
-            name: site.name.clone(),
-            target: (self.with_target && site.target != COUNTER_TARGET).then(|| site.target.clone()),
-            location: if self.with_location { site.location() } else { None },
-            scope: site.scope,
-            keys: {
-                let names = site.fields.iter().map(|name| &**name);
-                if site.is_counter { Keys::of_series(names) } else { Keys::new(names) }
-            },
-        };
-        self.recorded.sites.iter().enumerate().map(row).collect()
+        let mut rows = List::with_capacity(self.recorded.sites.len());
+        for (number, site) in self.recorded.sites.iter().enumerate() {
+            rows.push(SiteRow {
+                number,
+                kind: site.class,
+                name: site.name.clone(),
+                target: (self.with_target && site.target != COUNTER_TARGET).then(|| site.target.clone()),
+                location: if self.with_location { site.location() } else { None },
+                scope: site.scope,
+                keys: {
+                    let names = site.fields.iter().map(|name| &**name);
+                    if site.is_counter { Keys::of_series(names) } else { Keys::new(names) }
+                },
+            });
+        }
+        rows
     }
 
     /// Returns whether slices of that span are drawn on its thread.

@@ -25,10 +25,20 @@ pub(crate) struct WindowSet {
 impl WindowSet {
     /// Creates the windows of a recording that began at `since`.
     pub(crate) fn new(host: Vec<Window>, devices: Vec<Vec<Stretch>>, since: Ticks) -> WindowSet {
-        let all = || host.iter().map(|window| (window.start, window.end)).chain(devices.iter().flatten().copied());
-        let start = all().map(|stretch| stretch.0).min().unwrap_or(since);
-        let end = all().map(|stretch| stretch.1).max().unwrap_or(start);
-        WindowSet { extent: (start, end), gaps: Vec::new(), uncut_window: None, host, devices }
+        let mut extent: Option<Stretch> = None;
+        let mut include = |(start, end): Stretch| {
+            let (first, last) = extent.unwrap_or((start, end));
+            extent = Some((first.min(start), last.max(end)));
+        };
+        for window in &host {
+            include((window.start, window.end));
+        }
+        for stretches in &devices {
+            for stretch in stretches {
+                include(*stretch);
+            }
+        }
+        WindowSet { extent: extent.unwrap_or((since, since)), gaps: Vec::new(), uncut_window: None, host, devices }
     }
 
     /// Cuts the windows to two times, unless the recording began after the first of them. The second may be earlier: the clock
@@ -93,7 +103,9 @@ impl WindowSet {
 
     fn leave_out(&mut self, gap: Stretch) {
         self.gaps.push(gap);
-        self.devices.iter_mut().for_each(|stretches| *stretches = without_stretch(stretches, gap));
+        for stretches in &mut self.devices {
+            *stretches = without_stretch(stretches, gap);
+        }
     }
 
     fn cut_between(&mut self, from: Ticks, until: Ticks) {
@@ -104,7 +116,11 @@ impl WindowSet {
             (window.start, window.end) = cut((window.start, window.end));
             window.is_cut = true;
         }
-        self.devices.iter_mut().flatten().for_each(|stretch| *stretch = cut(*stretch));
+        for stretches in &mut self.devices {
+            for stretch in stretches {
+                *stretch = cut(*stretch);
+            }
+        }
     }
 
     /// Assigns each collector its windows, and the host's to the recorded chunks.
@@ -122,14 +138,20 @@ impl WindowSet {
 
 /// Returns the rest of stretches without the inside of another one.
 pub(super) fn without_stretch(stretches: &[Stretch], (from, to): Stretch) -> Vec<Stretch> {
-    let rest = |(start, end): Stretch| {
-        let is_apart = end <= from || to <= start;
-        let whole = is_apart.then_some((start, end));
-        let before = (!is_apart && start < from).then_some((start, from));
-        let after = (!is_apart && to < end).then_some((to, end));
-        whole.into_iter().chain(before).chain(after)
-    };
-    stretches.iter().copied().flat_map(rest).collect()
+    let mut rest = Vec::with_capacity(stretches.len());
+    for (start, end) in stretches {
+        if *end <= from || to <= *start {
+            rest.push((*start, *end));
+            continue;
+        }
+        if *start < from {
+            rest.push((*start, from));
+        }
+        if to < *end {
+            rest.push((to, *end));
+        }
+    }
+    rest
 }
 
 #[cfg(test)]

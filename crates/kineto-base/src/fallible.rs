@@ -165,6 +165,13 @@ impl<T> List<T> {
         }
     }
 
+    /// Appends all items, or none if the list cannot grow. Faster than `extend`, and more code for each type of iterator.
+    pub fn extend_exact(&mut self, items: impl ExactSizeIterator<Item = T>) {
+        if self.reserve(items.len()) {
+            self.0.extend(items);
+        }
+    }
+
     /// Inserts an item before that index; drops it if the list cannot grow.
     pub fn insert(&mut self, at: usize, item: T) {
         if self.reserve(1) {

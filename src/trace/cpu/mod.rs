@@ -194,8 +194,11 @@ impl CpuTraceBuilder {
     pub(crate) fn close(self, end: Timestamp) -> CpuTrace {
         let CpuTraceBuilder { name, start, mut records, memory, refused } = self;
         records.iter_mut().for_each(|record| record.end_by(end));
-        let tracks = records.iter().enumerate().map(|(number, record)| (record.track.clone(), number));
-        let mut rows = SortedMap::group(tracks.collect());
+        let mut tracks = Vec::with_capacity(records.len());
+        for (number, record) in records.iter().enumerate() {
+            tracks.push((record.track.clone(), number));
+        }
+        let mut rows = SortedMap::group(tracks);
         let order = |number: &usize| records.get(*number).map(OwnActivity::sort_key);
         // Stable: records with equal times keep the order in which they were pushed.
         rows.values_mut().for_each(|row| sort_few_by_key(row, order));

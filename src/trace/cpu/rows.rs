@@ -6,12 +6,11 @@ use crate::time::Timestamp;
 use crate::trace::thread::nest::{Nest, RowSlot};
 use crate::trace::walk::{NEXT_ROW, WalkCounts};
 use kineto_base::fallible::List;
-use kineto_base::sorted::SortedSet;
+use kineto_base::sorted::{SortedMap, SortedSet};
 use kineto_base::sorting::sort_few_by_key;
 use kineto_model::activity::{ActivityTypes, Body, Track};
 use kineto_model::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
@@ -40,10 +39,15 @@ pub(in crate::trace) struct OwnRow<'t> {
 }
 
 impl<'t> CpuRows<'t> {
-    /// Returns the threads of this process that have records.
-    pub(in crate::trace) fn own_threads(self) -> impl Iterator<Item = i64> + 't {
-        let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
-        tracks.filter_map(move |track| self.thread_of(track))
+    /// Calls `each` with the threads of this process that have records.
+    pub(in crate::trace) fn visit_threads(self, each: &mut dyn FnMut(i64)) {
+        for trace in self.traces {
+            for track in trace.rows.keys() {
+                if let Some(thread) = self.thread_of(track) {
+                    each(thread);
+                }
+            }
+        }
     }
 
     /// Returns the records of a thread.
@@ -58,17 +62,21 @@ impl<'t> CpuRows<'t> {
 
     /// Delivers the processes other than this one.
     pub(in crate::trace) fn deliver_processes(self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
-        let own = TrackId::Id(self.process);
-        let others: SortedSet<&TrackId> =
-            self.other_tracks().into_iter().map(|track| &track.0).filter(|lane| **lane != own).collect();
-        others.into_iter().try_for_each(|lane| {
+        let mut last = &TrackId::Id(self.process);
+        // They are in the order of the processes.
+        for (lane, _) in self.other_tracks() {
+            if *lane == *last || *lane == TrackId::Id(self.process) {
+                continue;
+            }
+            last = lane;
             let on = |trace: &&Arc<CpuTrace>| trace.rows.keys().any(|track| track.0 == *lane);
             let (name, label, sort_index) = match lane {
                 TrackId::Id(id) => (self.traces.iter().find(on).map_or("", |trace| &trace.name), "CPU", *id),
                 TrackId::Name(name) => (&**name, "", 0),
             };
-            rows.write_process(&ProcessRow { process: lane.as_lane(), name, label, sort_index, at })
-        })
+            rows.write_process(&ProcessRow { process: lane.as_lane(), name, label, sort_index, at })?;
+        }
+        Ok(())
     }
 
     /// Delivers the activities that are not on a thread of this process.
@@ -107,10 +115,10 @@ impl<'t> CpuRows<'t> {
 
     /// Delivers a row for each builder as a whole; numbers builders of the same name.
     pub(in crate::trace) fn deliver_spans(self, rows: &mut dyn Rows) -> io::Result<()> {
-        let mut iterations: HashMap<&str, i64> = HashMap::new();
+        let mut iterations: SortedMap<&str, i64> = SortedMap::new();
         for trace in self.traces.iter().filter(|trace| !trace.name.is_empty()) {
             let CpuTrace { name, start, end, records, .. } = &**trace;
-            let next = iterations.entry(name).or_insert(0);
+            let next = iterations.get_or_insert_with(name, || 0);
             let iteration = *next;
             *next += 1;
             let op_count = records.len() as u64;
@@ -128,8 +136,15 @@ impl<'t> CpuRows<'t> {
     }
 
     fn other_tracks(self) -> SortedSet<&'t (TrackId, TrackId)> {
-        let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
-        tracks.filter(|track| self.thread_of(track).is_none()).collect()
+        let mut tracks = SortedSet::new();
+        for trace in self.traces {
+            for track in trace.rows.keys() {
+                if self.thread_of(track).is_none() {
+                    tracks.insert(track);
+                }
+            }
+        }
+        tracks
     }
 
     fn name_on(self, track: &(TrackId, TrackId)) -> Option<&'t str> {
@@ -137,12 +152,14 @@ impl<'t> CpuRows<'t> {
     }
 
     fn of_row(self, track: &(TrackId, TrackId)) -> OwnRecords<'t> {
-        let of = |trace: &'t Arc<CpuTrace>| {
-            let numbers = trace.rows.get(track).into_iter().flatten();
-            numbers.filter_map(|number| trace.records.get(*number))
-        };
-        let records = self.traces.iter().flat_map(of).filter(|record| self.selected.contains(record.kind));
-        let mut records: List<&OwnActivity> = records.collect();
+        let mut records: List<&OwnActivity> = List::new();
+        for trace in self.traces {
+            for number in trace.rows.get(track).map_or(&[][..], Vec::as_slice) {
+                if let Some(record) = trace.records.get(*number).filter(|record| self.selected.contains(record.kind)) {
+                    records.push(record);
+                }
+            }
+        }
         if self.traces.len() > 1 {
             sort_few_by_key(&mut records, |record| record.sort_key());
         }

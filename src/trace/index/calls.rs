@@ -93,8 +93,9 @@ impl CloseFinder {
         let [a, b, _] = record.words;
         match record.head.tag {
             Tag::Slice => {
-                let is_inside_itself = self.current.enter(record, ends);
-                self.found.reentered.extend(is_inside_itself.then_some(record.id()));
+                if self.current.enter(record, ends) {
+                    self.found.reentered.push(record.id());
+                }
             }
             Tag::Lane => self.enter_lane(a),
             Tag::Close => self.close(record, ends, recorded),
@@ -227,7 +228,9 @@ impl FoundCloses {
             let field = call_field(recorded, *span, track);
             // Another thread may have exited it later.
             let is_closing = self.exits.get(span).is_some_and(|exit| *exit >= track.last);
-            of_one_call.extend(field.unwrap_or(track.is_direct || is_closing).then_some(*span));
+            if field.unwrap_or(track.is_direct || is_closing) {
+                of_one_call.push(*span);
+            }
             if field.is_none() && !track.is_direct && is_closing && track.is_on_several_threads {
                 shared.insert(*span);
             }
@@ -267,9 +270,11 @@ fn entered_by_two_at_once(recorded: &Recorded, index: &Index, spans: &Set<u64>) 
         return found;
     }
     let mut slices: List<(u64, Ticks, Ticks, i64)> = List::new();
-    index.for_each_slice(recorded, |thread, record, start, end| {
+    index.for_each_slice(recorded, &mut |thread, record, start, end| {
         let span = record.span_id();
-        slices.extend(spans.contains(&span).then_some((span, start, end, thread)));
+        if spans.contains(&span) {
+            slices.push((span, start, end, thread));
+        }
     });
     sort_in_place_by(&mut slices, Ord::cmp);
     for of_span in slices.chunk_by(|one, next| one.0 == next.0) {

@@ -134,15 +134,19 @@ impl Index {
         index.ends = late_ends(recorded);
         for (number, part) in recorded.parts.iter().inspect(|_| progress.count_step()).enumerate() {
             let mut run = Run::new(recorded, number, part.lane().unwrap_or(0), 0);
-            part.lane().into_iter().for_each(|lane| finder.enter_lane(lane));
+            if let Some(lane) = part.lane() {
+                finder.enter_lane(lane);
+            }
             let (records, window, mut at) = (part.records(), recorded.window_with(part), 0);
             let cut = window.filter(|window| window.is_cut);
             while let Some(record) = records.read_record(at) {
                 let [a, b, _] = record.words;
                 if let Some(window) = cut.filter(|window| index.is_left_out(recorded, window, &record)) {
                     index.before_window += u64::from(index.is_in_gap(recorded, &record) || is_before(window, &record));
-                    early.extend(is_early(window, &record).then(|| record.span_id()));
-                    index.runs.extend((run.to > run.from).then_some(run));
+                    if is_early(window, &record) {
+                        early.insert(record.span_id());
+                    }
+                    index.add_run(run);
                     at = record.next_slot();
                     run = Run { from: at, to: at, ..run };
                     continue;
@@ -155,13 +159,15 @@ impl Index {
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
-                        open.extend(index.count_slice(window, &record));
+                        if let Some(slice) = index.count_slice(window, &record) {
+                            open.push(slice);
+                        }
                         if record.head.flags & flag::FIRST == 0 {
                             again.insert(record.span_id());
                         }
                     }
                     Tag::Lane => {
-                        index.runs.extend((run.to > run.from).then_some(run));
+                        index.add_run(run);
                         run = Run::new(recorded, number, a, record.next_slot());
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
@@ -183,11 +189,11 @@ impl Index {
                 run.to = at;
             }
             index.damaged += u64::from(at < records.len());
-            index.runs.extend((run.to > run.from).then_some(run));
+            index.add_run(run);
         }
         index.sort_runs(recorded);
         index.find_unfinished(open);
-        values.sort_unstable();
+        sort_in_place_by(&mut values, Ord::cmp);
         index.values = Pairs(last_values(recorded, &values));
         sort_in_place_by(&mut index.errors.0, Ord::cmp);
         sort_in_place_by(&mut index.counts.0, Ord::cmp);
@@ -203,10 +209,17 @@ impl Index {
     fn find_calls(&mut self, finder: CloseFinder, recorded: &Recorded, converter: &Converter, how: AsyncSpans) {
         let mut found = finder.finish();
         self.reentered = std::mem::take(&mut found.reentered);
-        self.reentered.sort_unstable();
+        sort_in_place_by(&mut self.reentered, Ord::cmp);
         found.decide_calls(recorded, self);
         if how != AsyncSpans::PerPoll {
             self.omissible = found.find_omissible(recorded, self, converter);
+        }
+    }
+
+    /// Adds a run unless it is empty.
+    fn add_run(&mut self, run: Run) {
+        if run.to > run.from {
+            self.runs.push(run);
         }
     }
 
@@ -227,8 +240,11 @@ impl Index {
 
     /// Stores the slices of `open` that had not ended by the end of their window, which `open` contains too.
     fn find_unfinished(&mut self, open: List<(u64, Ticks)>) {
-        let is_unfinished = |(slice, by): &(u64, Ticks)| self.ends.get(slice).is_none_or(|end| end > by);
-        self.unfinished = open.into_iter().filter(is_unfinished).map(|(slice, _)| slice).collect();
+        for (slice, by) in &open {
+            if self.ends.get(slice).is_none_or(|end| end > by) {
+                self.unfinished.push(*slice);
+            }
+        }
         sort_in_place_by(&mut self.unfinished, Ord::cmp);
     }
 
@@ -267,7 +283,7 @@ impl Index {
     }
 
     /// Calls `each` with every slice: the kernel's id of the thread, its record, its start and its end.
-    fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(i64, &CommittedRecord<'_>, Ticks, Ticks)) {
+    fn for_each_slice(&self, recorded: &Recorded, each: &mut dyn FnMut(i64, &CommittedRecord<'_>, Ticks, Ticks)) {
         for run in &self.runs {
             let window = recorded.window_of(*run);
             for record in recorded.records_of_run(*run).filter(|record| record.head.tag == Tag::Slice) {
@@ -331,11 +347,17 @@ impl Index {
 
     fn find_tracks(&mut self, recorded: &Recorded, again: &Set<u64>, closes: &[u64]) {
         // Two threads may each have recorded the span's first slice; the close of such a span is recorded.
-        let mut tracks: Map<u64, Track> = again.iter().chain(closes).map(|span| (*span, Track::default())).collect();
+        let mut tracks: Map<u64, Track> = Map::default();
+        for span in again.iter() {
+            tracks.insert(*span, Track::default());
+        }
+        for span in closes {
+            tracks.insert(*span, Track::default());
+        }
         if tracks.is_empty() {
             return;
         }
-        self.for_each_slice(recorded, |thread, record, start, end| {
+        self.for_each_slice(recorded, &mut |thread, record, start, end| {
             if let Some(track) = tracks.get_mut(&record.span_id()) {
                 track.add_enter(thread, record.head, start, end);
             }
@@ -362,8 +384,11 @@ impl Index {
             let (start, end) = converter.slice_times(start, end);
             end.since(start) < 1000
         };
-        let mut firsts: Map<u64, Option<(bool, Ticks, u64)>> = follows.iter().map(|(span, _)| (*span, None)).collect();
-        self.for_each_slice(recorded, |_, record, start, end| {
+        let mut firsts: Map<u64, Option<(bool, Ticks, u64)>> = Map::default();
+        for (span, _) in follows {
+            firsts.insert(*span, None);
+        }
+        self.for_each_slice(recorded, &mut |_, record, start, end| {
             if let Some(first) = firsts.get_mut(&record.span_id()) {
                 let this = (is_short(start, end), start, record.id());
                 *first = Some(first.map_or(this, |first| first.min(this)));
@@ -373,12 +398,13 @@ impl Index {
         for (pair, (_, followed)) in follows.iter().enumerate() {
             sources.get_or_insert_with(*followed, List::new).push(pair);
         }
-        let mut latest: List<Option<(bool, Ticks, u64)>> = follows.iter().map(|_| None).collect();
-        self.for_each_slice(recorded, |_, record, start, end| {
+        let mut latest: List<Option<(bool, Ticks, u64)>> = List::new();
+        latest.resize(follows.len(), None);
+        self.for_each_slice(recorded, &mut |_, record, start, end| {
             if self.is_omissible(record.id()) {
                 return;
             }
-            for pair in sources.get(&record.span_id()).into_iter().flatten() {
+            for pair in sources.get(&record.span_id()).map_or(&[][..], |pairs| pairs) {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
                 if let (Some((_, to, _)), Some(latest)) = (first, latest.get_mut(*pair))
                     && start <= to
@@ -392,7 +418,8 @@ impl Index {
             match (latest, firsts.get(span).copied().flatten()) {
                 (Some((.., from)), Some((.., to))) => {
                     number += 1;
-                    self.arrows.extend([(*from, number, true), (to, number, false)]);
+                    self.arrows.push((*from, number, true));
+                    self.arrows.push((to, number, false));
                 }
                 _ => self.unlinked += 1,
             }
@@ -453,7 +480,9 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u6
                     // Each value is noted, so this does not stop at the first new one.
                     decode_values(&words).fold(false, |is_new, value| seen.insert(key(value)) | is_new)
                 });
-            kept.extend(is_last.then_some((*span, *id)));
+            if is_last {
+                kept.push((*span, *id));
+            }
         }
         kept.get_mut(first..).into_iter().for_each(<[_]>::reverse);
         seen.clear();

@@ -16,7 +16,7 @@ pub(crate) struct OmittedEnters(List<Omissible>);
 impl OmittedEnters {
     /// Finds the enters in which no call was made either.
     pub(in crate::trace) fn new(index: &Index, devices: LinkedRecords<'_>, error_ns: u64) -> OmittedEnters {
-        let mut omitted: List<Omissible> = index.omissible.iter().copied().collect();
+        let mut omitted = index.omissible.clone();
         sort_in_place_by_key(&mut omitted, |enter| (enter.thread, enter.slice));
         let mut calls: Option<(i64, HostCalls<'_>)> = None;
         omitted.retain(|enter| {

@@ -60,16 +60,20 @@ impl Requests {
             _ => true,
         };
         let window_end = recorded.windows.last().map(|window| window.end);
-        let to_row = |(span, track): (&u64, &Track)| {
+        let (mut tracks, mut of_span) = (List::new(), Map::default());
+        for (span, track) in index.tracks.iter() {
+            if !has_track(track) {
+                continue;
+            }
             let until = if track.is_closed { None } else { window_end };
             let end = until.map_or(track.last, |until| until.max(track.last));
             let (start, end) = converter.slice_times(track.first, end);
-            AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, total: *track }
-        };
-        let mut tracks: List<AsyncTrack> =
-            index.tracks.iter().filter(|(_, track)| has_track(track)).map(to_row).collect();
+            let row = AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, total: *track };
+            tracks.push(row);
+            of_span.insert(*span, *span);
+        }
         sort_in_place_by_key(&mut tracks, |track| (track.start, Reverse(track.end), track.span));
-        let mut requests = Requests { of_span: tracks.iter().map(|track| (track.span, track.span)).collect(), tracks };
+        let mut requests = Requests { of_span, tracks };
         requests.share_tracks(recorded);
         requests
     }
@@ -97,7 +101,9 @@ impl Requests {
             placed.insert(track.span, track.track);
             open.get_or_insert_with(track.track, List::new).push(*track);
         }
-        self.of_span = self.tracks.iter().map(|track| (track.span, track.request)).collect();
+        for track in &self.tracks {
+            self.of_span.insert(track.span, track.request);
+        }
     }
 
     /// Returns the spans with a track, in the order of their start.

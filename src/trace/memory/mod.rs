@@ -69,8 +69,10 @@ impl Categories {
 
     fn of_spans(&mut self, slice: u64, source: &Source<'_>) -> Category {
         let fields = self.fields.get_or_insert_with(|| {
-            let sites = source.recorded.sites.iter();
-            let all: List<_> = sites.map(|site| site.field_index(CATEGORY_FIELD)).collect();
+            let mut all = List::new();
+            for site in &source.recorded.sites {
+                all.push(site.field_index(CATEGORY_FIELD));
+            }
             if all.iter().any(Option::is_some) { all } else { List::new() }
         });
         if fields.is_empty() {
@@ -80,12 +82,15 @@ impl Categories {
         let span = source.recorded.find_record(slice).map_or(0, |slice| slice.span_id());
         for made in source.recorded.definitions_up_from(span) {
             let field = fields.get(made.head.site as usize).copied().flatten();
-            let later =
-                source.index.values.paired_with(made.id()).rev().filter_map(|id| source.recorded.find_record(id));
-            let mut said = later
-                .chain([made])
-                .filter_map(|record| source.field_text(&record, &mut words, field?).and_then(|text| text.parse().ok()));
-            if let Some(category) = said.next() {
+            let mut category_in = |record: &CommittedRecord<'_>| {
+                source.field_text(record, &mut words, field?).and_then(|text| text.parse().ok())
+            };
+            for later in source.index.values.paired_with(made.id()).rev() {
+                if let Some(category) = source.recorded.find_record(later).and_then(|record| category_in(&record)) {
+                    return category;
+                }
+            }
+            if let Some(category) = category_in(&made) {
                 return category;
             }
         }

@@ -5,18 +5,18 @@ use crate::buffer::Tag;
 use crate::memory::{Category, Device, MemoryAction, MemoryRow, MemoryTimeline};
 use crate::time::Timestamp;
 use crate::trace::Trace;
+use kineto_base::hash::HashMap;
 use kineto_base::sorted::SortedSet;
 use kineto_base::sorting::sort_few_by_key;
-use std::collections::HashMap;
 
 impl Trace {
     /// Returns the devices with allocations or frees.
     pub fn memory_devices(&self) -> Vec<Device> {
         let mut devices = SortedSet::new();
-        self.memory_records(|_, record, _| {
+        self.memory_records(&mut |_, record, _| {
             devices.insert(record.device);
         });
-        devices.into_iter().collect()
+        devices.iter().copied().collect()
     }
 
     /// Returns the contents of a device's memory over time; without rows if there are no records of it.
@@ -35,7 +35,7 @@ impl Trace {
     /// ```
     pub fn memory_timeline(&self, device: Device) -> MemoryTimeline {
         let mut records = Vec::new();
-        self.memory_records(|at, record, category| {
+        self.memory_records(&mut |at, record, category| {
             if record.device == device && !record.is_out_of_memory {
                 records.push((at, *record, category));
             }
@@ -57,7 +57,7 @@ impl Trace {
     }
 
     /// Calls `each` with the time, the record and the category of each allocation and free.
-    fn memory_records(&self, mut each: impl FnMut(Timestamp, &MemoryRecord, Category)) {
+    fn memory_records(&self, each: &mut dyn FnMut(Timestamp, &MemoryRecord, Category)) {
         let walk = self.walk();
         let sites = walk.site_rows();
         let (source, mut categories) = (walk.source(&sites), Categories::default());
@@ -80,9 +80,14 @@ impl Trace {
         if !devices.have_memory() {
             return 0;
         }
-        let records = self.index().runs.iter().flat_map(|run| self.inner.recorded.records_of_run(*run));
-        let reported = records.filter(|record| record.head.tag == Tag::Memory);
-        reported.filter(|record| devices.is_replaced(&MemoryRecord::from_record(record).1)).count() as u64
+        let mut replaced = 0;
+        for run in &self.index().runs {
+            for record in self.inner.recorded.records_of_run(*run) {
+                let is_memory = record.head.tag == Tag::Memory;
+                replaced += u64::from(is_memory && devices.is_replaced(&MemoryRecord::from_record(&record).1));
+            }
+        }
+        replaced
     }
 }
 
@@ -125,8 +130,9 @@ impl MemoryBlocks {
             1.. => {
                 let block = self.new_block(bytes, category);
                 // The address was reused, so the free of the earlier block was not recorded.
-                let unseen = self.live.insert(record.address, block);
-                self.rows.extend(unseen.map(destroy));
+                if let Some(unseen) = self.live.insert(record.address, block) {
+                    self.rows.push(destroy(unseen));
+                }
                 self.rows.push(block.to_row(Some(at), MemoryAction::Create, category));
             }
             0 => {

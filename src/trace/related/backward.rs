@@ -143,7 +143,9 @@ impl ForwardOperations {
                 }
             }
         }
-        additions.extend(self.shared.iter().map(|(row, node)| Addition { row: *row, flow: None, node: Some(*node) }));
+        for (row, node) in &self.shared {
+            additions.push(Addition { row: *row, flow: None, node: Some(*node) });
+        }
         sort_in_place_by_key(&mut additions, |addition| addition.row);
         additions.dedup_by(|next, kept| {
             let is_same = next.row == kept.row;

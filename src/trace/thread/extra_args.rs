@@ -47,7 +47,7 @@ impl<'t> ExtraArgs<'t> {
         walk: &Walk<'t>,
         keys: &Keys,
         finished: bool,
-        fields: impl FnOnce(&mut dyn FnMut(&str, ArgValue<'_>)),
+        fields: &dyn Fn(&mut dyn FnMut(&str, ArgValue<'_>)),
     ) -> Option<&dyn Args> {
         if self.next != slice.id() {
             return None;
@@ -64,9 +64,13 @@ impl<'t> ExtraArgs<'t> {
             self.at_exit.extend(at_exit.payload_words());
             let (share, counts) = scaled_counts(&self.at_enter, &self.at_exit);
             self.share = share.filter(|_| !keys.has_key(SHARE));
-            let names = walk.counters.iter().filter(|report| report.state.is_ok()).map(|report| &*report.name);
-            // The program's own argument of that key wins.
-            self.counts.extend(names.zip(counts).filter(|(name, _)| !keys.has_key(name)));
+            let counted = walk.counters.iter().filter(|report| report.state.is_ok());
+            for (report, count) in counted.zip(counts) {
+                // The program's own argument of that key wins.
+                if !keys.has_key(&report.name) {
+                    self.counts.push((&report.name, count));
+                }
+            }
         }
         Some(self)
     }
@@ -84,7 +88,7 @@ fn scaled_counts<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl It
 }
 
 /// Returns whether a recorded stack is shown: the program has set none itself, and this is not a backward operation.
-fn has_place(keys: &Keys, fields: impl FnOnce(&mut dyn FnMut(&str, ArgValue<'_>))) -> bool {
+fn has_place(keys: &Keys, fields: &dyn Fn(&mut dyn FnMut(&str, ArgValue<'_>))) -> bool {
     const STACK: &str = "Call stack";
     let may_conflict = [STACK, FORWARD_THREAD, SCOPE, SCOPE_NAME].iter().any(|key| keys.has_key(key));
     let mut has_place = true;

@@ -20,7 +20,7 @@ use crate::time::{Ticks, Timestamp};
 use args::{EventArgs, FieldArgs, Source};
 use extra_args::ExtraArgs;
 use kineto_base::fallible::List;
-use kineto_base::sorting::sort_few_by_key;
+use kineto_base::sorting::{sort_few_by_key, sort_in_place_by};
 use kineto_model::activity::{
     Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Track,
 };
@@ -164,7 +164,7 @@ impl<'w> ThreadRows<'w> {
             walk.recorded.read_payload(made, &mut self.words);
         }
         let words = &self.words;
-        marks.extra_args = self.extras.args_of_slice(record, walk, &row.keys, finished, |each| match more {
+        marks.extra_args = self.extras.args_of_slice(record, walk, &row.keys, finished, &|each| match more {
             Some(more) => more.visit(each),
             None => decode_values(words).for_each(|value| row.keys.visit_value(value, each)),
         });
@@ -254,10 +254,15 @@ pub(super) fn in_order(
         *at = at.or(next);
         next = *at;
     }
-    records.sort_unstable();
-    let found = records.iter().filter_map(|(.., id)| recorded.find_record(*id));
-    let mut with_window = found.filter_map(|record| Some((recorded.window_around(&record)?, record)));
-    with_window.try_for_each(|(window, record)| each(window, &record))
+    sort_in_place_by(&mut records, Ord::cmp);
+    for (.., id) in &records {
+        if let Some(record) = recorded.find_record(*id)
+            && let Some(window) = recorded.window_around(&record)
+        {
+            each(window, &record)?;
+        }
+    }
+    Ok(())
 }
 
 fn in_order_of_ticks(
@@ -270,16 +275,34 @@ fn in_order_of_ticks(
     for runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
         let Some(window) = runs.first().map(|run| recorded.window_of(*run)) else { continue };
         if index.clipped > 0 {
-            // Slices that were open when the recording began are recorded at their end; they go first, the longest first.
-            let records = runs.iter().flat_map(|run| recorded.records_of_run(*run));
-            let mut clipped: List<CommittedRecord<'_>> = records.filter(is_older).collect();
-            sort_few_by_key(&mut clipped, |record| std::cmp::Reverse(record.words[1]));
-            clipped.iter().try_for_each(|record| each(window, record))?;
+            // Slices that were open when the recording began are recorded at their end; they go first.
+            for record in &older_slices(recorded, runs) {
+                each(window, record)?;
+            }
         }
-        let records = runs.iter().flat_map(|run| recorded.records_of_run(*run));
-        records.filter(|record| !is_older(record)).try_for_each(|record| each(window, &record))?;
+        for run in runs {
+            for record in recorded.records_of_run(*run) {
+                if !is_older(&record) {
+                    each(window, &record)?;
+                }
+            }
+        }
     }
     Ok(())
+}
+
+/// Returns the slices that were open when the recording began, the longest first.
+fn older_slices<'t>(recorded: &'t Recorded, runs: &[Run]) -> List<CommittedRecord<'t>> {
+    let mut older = List::new();
+    for run in runs {
+        for record in recorded.records_of_run(*run) {
+            if is_older(&record) {
+                older.push(record);
+            }
+        }
+    }
+    sort_few_by_key(&mut older, |record| std::cmp::Reverse(record.words[1]));
+    older
 }
 
 impl WalkCounts {
