@@ -9,8 +9,8 @@ use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::os::fork::PerProcess;
 use crate::recorder::state;
 use kineto_base::fallible::List;
+use kineto_base::hash::HashMap;
 use kineto_model::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -393,11 +393,13 @@ impl Sites {
             }
             let wanted = known.in_order.len() * 2 + 64;
             drop(known);
-            let mut roomier =
-                KnownSites { by_address: HashMap::with_capacity(wanted), in_order: Vec::with_capacity(wanted) };
+            let mut roomier = KnownSites { by_address: HashMap::default(), in_order: Vec::with_capacity(wanted) };
+            roomier.by_address.reserve(wanted);
             let mut known = lock();
             if !known.has_capacity() && known.in_order.len() < wanted {
-                roomier.by_address.extend(known.by_address.drain());
+                for (address, site) in known.by_address.drain() {
+                    roomier.by_address.insert(address, site);
+                }
                 roomier.in_order.append(&mut known.in_order);
                 std::mem::swap(&mut *known, &mut roomier);
             }

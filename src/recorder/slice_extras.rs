@@ -66,15 +66,17 @@ impl SliceExtras {
         if wanted.len() > EVENTS_MAX {
             return Err(format!("{} performance events are too many; at most {EVENTS_MAX} are counted", wanted.len()));
         }
-        let mut reports: Vec<_> =
-            wanted.iter().map(|event| CounterReport { name: event.name.into(), state: Ok(()) }).collect();
+        let mut reports = Vec::with_capacity(wanted.len());
+        for event in &wanted {
+            reports.push(CounterReport { name: event.name.into(), state: Ok(()) });
+        }
         drop(Group::open_events(wanted.iter().copied(), &mut |event, why| {
-            let refused = reports.iter_mut().filter(|report| report.name == event.name);
-            refused.for_each(|report| report.state = Err(refusal_reason(&why)));
+            if let Some(refused) = reports.iter_mut().find(|report| report.name == event.name) {
+                refused.state = Err(refusal_reason(&why));
+            }
         }));
-        let is_counted =
-            |event: &&PerfEvent| reports.iter().any(|report| report.name == event.name && report.state.is_ok());
-        let events = wanted.into_iter().filter(is_counted).collect();
+        let mut events = wanted;
+        events.retain(|event| reports.iter().any(|report| report.name == event.name && report.state.is_ok()));
         if let Some(names) = uncounted_events(&reports) {
             diag!(Warning, "counters", "not counted: {names}");
         }
