@@ -150,7 +150,7 @@ impl Observers {
     /// Stops the observers at a recording's end.
     pub(crate) fn stop(&self) {
         let running = self.running.swap(0, Ordering::Relaxed);
-        self.notify(running, |observer| observer.stop());
+        self.notify(running, &|observer| observer.stop());
     }
 
     /// Returns each observer's state in the latest recording.
@@ -164,7 +164,7 @@ impl Observers {
     }
 
     /// Notifies the observers in `mask`; disables those that panic.
-    fn notify(&self, mask: u64, notify: impl Fn(&dyn SpanObserver)) {
+    fn notify(&self, mask: u64, notify: &dyn Fn(&dyn SpanObserver)) {
         for (at, observer) in self.selected_observers(mask & !self.broken.load(Ordering::Relaxed)) {
             let Err(why) = self.call_contained(at, "a hook", || notify(observer)) else { continue };
             let name = name_of(observer);
@@ -185,7 +185,7 @@ impl Observers {
 
     /// Reports an event on the calling thread.
     pub(crate) fn report_event(&self, event: &ObservedSpan) {
-        self.notify(self.running.load(Ordering::Relaxed), |observer| observer.event(event));
+        self.notify(self.running.load(Ordering::Relaxed), &|observer| observer.event(event));
     }
 }
 

@@ -36,23 +36,28 @@ impl Observers {
         let (observers, generation) = (self.address(), self.generation.load(Ordering::Relaxed));
         let notified = self.running.load(Ordering::Relaxed);
         // The exits of spans that were open when an earlier recording ended were not seen.
-        let is_old = |entered: &mut EnteredSpan| entered.observers == observers && entered.generation != generation;
-        self.leave_matching(is_old);
+        self.leave_matching(&mut |entered| entered.observers == observers && entered.generation != generation);
         let entered = EnteredSpan { observers, generation, key, span: span.clone(), notified };
         if with_entered(|all| all.push(entered)).is_some() {
-            self.notify(notified, |observer| observer.enter(span));
+            self.notify(notified, &|observer| observer.enter(span));
         }
     }
 
     /// Reports that the calling thread, which is no longer recorded, leaves all its spans.
     pub(crate) fn leave_all(&self) {
         let observers = self.address();
-        self.leave_matching(|entered| entered.observers == observers);
+        self.leave_matching(&mut |entered| entered.observers == observers);
     }
 
-    fn leave_matching(&self, which: impl FnMut(&mut EnteredSpan) -> bool) {
-        let left = with_entered(|all| all.extract_if(.., which).collect::<Vec<_>>()).unwrap_or_default();
-        left.iter().rev().for_each(|entered| self.notify(entered.notified, |observer| observer.exit(&entered.span)));
+    fn leave_matching(&self, which: &mut dyn FnMut(&mut EnteredSpan) -> bool) {
+        let mut left = with_entered(|all| all.extract_if(.., which).collect::<Vec<_>>()).unwrap_or_default();
+        while let Some(entered) = left.pop() {
+            self.notify_exit(&entered);
+        }
+    }
+
+    fn notify_exit(&self, left: &EnteredSpan) {
+        self.notify(left.notified, &|observer| observer.exit(&left.span));
     }
 
     /// Reports that the calling thread leaves the span with that key, which another thread may have entered.
@@ -61,12 +66,21 @@ impl Observers {
         let left = with_entered(|all| {
             let at = all.iter().rposition(|entered| entered.observers == observers && entered.key == key)?;
             let left = all.remove(at);
-            let inside = all.iter().skip(at).filter(|entered| entered.observers == observers);
-            Some((left, inside.cloned().collect::<Vec<_>>()))
+            let mut inside = Vec::new();
+            for entered in all.get(at..).unwrap_or_default() {
+                if entered.observers == observers {
+                    inside.push(entered.clone());
+                }
+            }
+            Some((left, inside))
         });
         let Some((left, inside)) = left.flatten() else { return };
-        inside.iter().rev().for_each(|entered| self.notify(entered.notified, |observer| observer.exit(&entered.span)));
-        self.notify(left.notified, |observer| observer.exit(&left.span));
-        inside.iter().for_each(|entered| self.notify(entered.notified, |observer| observer.enter(&entered.span)));
+        for entered in inside.iter().rev() {
+            self.notify_exit(entered);
+        }
+        self.notify_exit(&left);
+        for entered in &inside {
+            self.notify(entered.notified, &|observer| observer.enter(&entered.span));
+        }
     }
 }
