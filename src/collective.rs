@@ -151,10 +151,17 @@ impl<'c> Collective<'c> {
         let (start, stride) =
             self.group.rank_stride().map_or((u64::MAX, 0), |(start, stride)| (start.into(), stride.into()));
         let numbers = [self.seq?, is_between_two.into(), start, stride, self.group.size.into()];
-        let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
-        let bytes = self.group.name.bytes().chain([0]).chain(numbers);
-        let hash =
-            bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        };
+        add(self.group.name.as_bytes());
+        add(&[0]);
+        for number in numbers {
+            add(&number.to_le_bytes());
+        }
         // Readers take larger numbers for texts or floats.
         Some(hash >> 1)
     }

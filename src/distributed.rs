@@ -1,6 +1,7 @@
 //! A process's place in a distributed job.
 
 use crate::encoding::encoded;
+use crate::text::joined;
 
 /// The place of a trace's process in a distributed job; `distributedInfo` in the trace's header.
 ///
@@ -106,12 +107,12 @@ impl DistributedInfo {
         }
         if !self.process_groups.is_empty() {
             let groups: Vec<_> = self.process_groups.iter().map(ProcessGroup::to_json).collect();
-            fields.push(format!(r#""pg_count": {}, "pg_config": [{}]"#, groups.len(), groups.join(", ")));
+            fields.push(format!(r#""pg_count": {}, "pg_config": [{}]"#, groups.len(), joined(&groups, ", ")));
         }
         if let Some(version) = &self.nccl_version {
             fields.push(format!(r#""nccl_version": {}"#, serde_json::Value::from(version.as_str())));
         }
-        format!("{{{}}}", fields.join(", "))
+        format!("{{{}}}", joined(&fields, ", "))
     }
 
     /// Returns the groups as in an execution trace, torch's `pg_config_info`; `None` if no group is known.
@@ -119,7 +120,7 @@ impl DistributedInfo {
     pub(crate) fn groups_json(&self) -> Option<String> {
         let count = self.process_groups.len();
         let groups: Vec<_> = self.process_groups.iter().map(|group| group.json_among(count, self.world_size)).collect();
-        (count > 0).then(|| format!("[{}]", groups.join(", ")))
+        (count > 0).then(|| format!("[{}]", joined(&groups, ", ")))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::spill;
 use crate::config::Config;
 use crate::diag::diag;
-use crate::text::escaped_path;
+use crate::text::{escaped_path, joined};
 use crate::write::sink::Sinks;
 use std::path::{Path, PathBuf};
 
@@ -29,5 +29,5 @@ pub(super) fn list_files(files: &[PathBuf]) -> Option<(String, &Path)> {
     let names: Vec<_> = files.iter().take(SHOWN).map(|path| escaped_path(path)).collect();
     let more = files.len() - names.len();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Some((format!("{}{more}", names.join(", ")), first))
+    Some((format!("{}{more}", joined(&names, ", ")), first))
 }

@@ -4,6 +4,7 @@ use super::keys::{Key, ReloadPolicy, Support};
 use super::{Config, MergedSettings};
 use crate::diag::LOGGER;
 use crate::error::Error;
+use crate::text::joined;
 use kineto_base::sorting::sort_few_by_key;
 use std::fmt;
 
@@ -76,7 +77,7 @@ impl fmt::Display for Changes {
                 Some(ReloadPolicy::Next) => "from the next recording on",
                 _ => "when the program is started again",
             };
-            write!(f, "{}{} ({from})", if at == 0 { "" } else { "; " }, changed.join(", "))?;
+            write!(f, "{}{} ({from})", if at == 0 { "" } else { "; " }, joined(&changed, ", "))?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use super::sources::settings::MergedSettings;
 use super::value::{Assign as _, I32, I64, SettingKind, Value};
 use crate::diag::{LogFormat, Logger, Severity};
 use crate::distributed::DistributedInfo;
-use crate::text::closest_name;
+use crate::text::{closest_name, joined};
 use KeyDefault::{Described, Literal};
 use KeyFeature::{Always, Chakra, Cuda, Devices, Metrics, OnDemand, Plugins, Rocm, Roctracer, Segments, Xpu};
 use KeyScope::{Both, Environment};
@@ -611,8 +611,9 @@ pub(super) fn unknown_key_hint(name: &str) -> String {
         Some(key) if key.spec().scope == Environment => "; it is read from the environment alone".to_owned(),
         Some(key) => format!("; did you mean {}?", key.spec().name),
         None => {
-            let names = Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.scope == Both).map(|spec| spec.name);
-            closest_name(&bare, names).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
+            let names: Vec<_> =
+                Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.scope == Both).map(|spec| spec.name).collect();
+            closest_name(&bare, &names).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
         }
     }
 }
@@ -651,7 +652,7 @@ pub(super) fn markdown_table() -> String {
         }
         if stage == Now {
             for (names, effect, _) in OTHER_VARIABLES {
-                row(&format!("`{}`", names.join("`, `")), "", "", "unset", Start, effect);
+                row(&format!("`{}`", joined(names, "`, `")), "", "", "unset", Start, effect);
             }
         }
     }

@@ -69,15 +69,18 @@ impl Config {
         default_file: &Path,
         warnings: &mut Vec<String>,
     ) -> Result<Config, Error> {
-        let (builder, mut environment) = (overrides.read_settings(), env.read_settings());
-        if !overrides.is_env_strict {
-            let errors = std::mem::take(&mut environment.errors);
-            environment.warnings.extend(errors.iter().map(SettingError::ignored_warning));
+        let (mut builder, mut environment) = (overrides.read_settings(), env.read_settings());
+        warnings.append(&mut builder.warnings);
+        warnings.append(&mut environment.warnings);
+        if overrides.is_env_strict {
+            builder.errors.append(&mut environment.errors);
         }
-        warnings.extend(builder.warnings.into_iter().chain(environment.warnings));
-        let errors: Vec<_> = builder.errors.iter().chain(&environment.errors).map(SettingError::to_string).collect();
-        if !errors.is_empty() {
-            return Err(Error::new(ErrorKind::Config, format!("cannot use {}; correct it", errors.join("; "))));
+        for error in &environment.errors {
+            warnings.push(error.ignored_warning());
+        }
+        if !builder.errors.is_empty() {
+            let errors = SettingError::list(&builder.errors);
+            return Err(Error::new(ErrorKind::Config, format!("cannot use {errors}; correct it")));
         }
         // The state is taken before the file is read, so that a later change is noticed.
         let config_file = ConfigFile::find(overrides.config_file.as_deref(), env, default_file);
@@ -101,7 +104,9 @@ impl Config {
         }
         config.check_start()?;
         config.file = config_file;
-        warnings.extend(config.ondemand.timetable.unused_setting_warning().map(str::to_owned));
+        if let Some(warning) = config.ondemand.timetable.unused_setting_warning() {
+            warnings.push(warning.to_owned());
+        }
         if config.keep.is_some() && config.overflow != Overflow::KeepNewest {
             let overflow = config.overflow.as_str();
             warnings.push(format!("KEEP is ignored with OVERFLOW={overflow}; set OVERFLOW=keep_newest"));
@@ -129,7 +134,9 @@ impl Config {
             merged.set_default(Key::BufferLimit, Value::Bytes(64 << 20));
         }
         let mut config = Config { activities: ActivityTypes::EMPTY, ..Config::default() };
-        merged.iter().for_each(|(key, value)| key.apply(value, &mut config));
+        for (key, value) in merged.iter() {
+            key.apply(value, &mut config);
+        }
         config.activities = config.gpu.allowed_types(config.activities.or_default());
         if config.collectives {
             config.activities = config.activities.with(ActivityType::CollectiveComm);
@@ -245,7 +252,9 @@ impl Config {
 pub(crate) fn report_unknown_variables(env: &Env, unused: Option<String>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.swap(true, Ordering::Relaxed) {
-        report_warnings(&env.unknown_warnings().chain(unused).collect::<Vec<_>>());
+        let mut warnings = env.unknown_warnings();
+        warnings.extend(unused);
+        report_warnings(&warnings);
     }
 }
 

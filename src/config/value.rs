@@ -17,7 +17,7 @@ use super::sections::overflow::Overflow;
 use super::sections::split::Split;
 use crate::diag::{LogFormat, Severity};
 use crate::os::platform;
-use crate::text::count_with_noun;
+use crate::text::{count_with_noun, joined};
 use kineto_model::activity::{ActivityGroup, ActivityTypes};
 
 /// Declares values: first those that are held as fields and the builder's methods have them, then the others.
@@ -352,7 +352,7 @@ impl fmt::Display for Value {
             Value::Duration(duration) if duration.subsec_nanos() == 0 => write!(f, "{}s", duration.as_secs()),
             Value::Duration(duration) => write!(f, "{}ms", duration.as_millis()),
             Value::Text(text) => text.fmt(f),
-            Value::List(list) => list.join(",").fmt(f),
+            Value::List(list) => joined(list, ",").fmt(f),
             Value::Activities(types) => types.fmt(f),
             Value::Severity(severity) => severity.as_str().to_ascii_lowercase().fmt(f),
             Value::LogFormat(format) => format.as_str().fmt(f),
@@ -362,7 +362,8 @@ impl fmt::Display for Value {
             Value::Overflow(overflow) => overflow.as_str().fmt(f),
             Value::Split(split) => split.fmt(f),
             Value::DumpTriggers(triggers) => {
-                triggers.iter().map(DumpTrigger::to_string).collect::<Vec<_>>().join(",").fmt(f)
+                let triggers: Vec<_> = triggers.iter().map(DumpTrigger::to_string).collect();
+                joined(&triggers, ",").fmt(f)
             }
             Value::Output(Output::Nowhere) => f.write_str("none"),
             Value::Output(Output::Default) => f.write_str("default"),
@@ -409,7 +410,7 @@ fn parse_event_level(text: &str) -> Option<LevelFilter> {
 
 fn parse_filter(text: &str) -> Result<Targets, String> {
     // `Targets` keeps the space around a target, and takes an empty text for one.
-    let text = parse_list(text).join(",");
+    let text = joined(&parse_list(text), ",");
     if text.is_empty() {
         return Err(format!("expected {}", SettingKind::Filter));
     }

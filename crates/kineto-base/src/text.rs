@@ -112,6 +112,19 @@ pub fn truncate_name(name: &str, width: usize) -> String {
     name.chars().take_while(fits).chain(['…']).collect()
 }
 
+/// Returns the parts with a separator between them. `join` compiles to some 1,000 lines of machine-independent code for each
+/// type of the parts.
+pub fn joined<T: AsRef<str>>(parts: &[T], separator: &str) -> String {
+    let mut text = String::new();
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 {
+            text.push_str(separator);
+        }
+        text.push_str(part.as_ref());
+    }
+    text
+}
+
 /// Fills lines with parts up to `width` columns; longer parts are truncated.
 pub fn filled_lines<T: AsRef<str>>(parts: &[T], separator: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

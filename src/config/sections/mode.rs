@@ -171,8 +171,12 @@ impl BitOr<Mode> for Modes {
 
 impl fmt::Display for Modes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = Mode::ALL.iter().copied().filter(|mode| self.contains(*mode)).map(Mode::as_str).collect();
-        f.write_str(&names.join("+"))
+        let mut separator = "";
+        for mode in Mode::ALL.iter().filter(|mode| self.contains(**mode)) {
+            write!(f, "{separator}{}", mode.as_str())?;
+            separator = "+";
+        }
+        Ok(())
     }
 }
 

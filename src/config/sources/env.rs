@@ -10,7 +10,7 @@ use super::launchers::LAUNCHERS;
 use super::settings::{ParsedSettings, SettingError};
 use crate::error::{Error, ErrorKind};
 use crate::os::{platform, process};
-use crate::text::closest_name;
+use crate::text::{closest_name, joined};
 
 /// A snapshot of the environment's variables that concern this crate.
 ///
@@ -50,12 +50,12 @@ const PREFIX: &str = "KINETO_";
 impl Env {
     /// Reads the process's environment; WebAssembly has none, and that of an untrusted caller counts as empty.
     pub(crate) fn from_process() -> Self {
-        if process::has_untrusted_caller() { Env::default() } else { Env(variables().collect()) }
+        if process::has_untrusted_caller() { Env::default() } else { Env(variables()) }
     }
 
     /// Returns whether an untrusted caller has set variables of ours.
     pub(crate) fn is_withheld() -> bool {
-        process::has_untrusted_caller() && variables().next().is_some()
+        process::has_untrusted_caller() && !variables().is_empty()
     }
 
     /// Creates an environment with these variables.
@@ -115,8 +115,10 @@ impl Env {
     /// Like [`activation`](Env::activation), but ignores an invalid value.
     pub(crate) fn activation_or_default(&self) -> Activation {
         self.activation().unwrap_or_else(|_| {
-            let rest = self.0.iter().filter(|(name, _)| !Key::Enabled.is_variable(name));
-            let rest = Env(rest.map(|(name, value)| (name.clone(), value.clone())).collect());
+            let mut rest = Env::default();
+            for (name, value) in self.0.iter().filter(|(name, _)| !Key::Enabled.is_variable(name)) {
+                rest.0.insert(name.clone(), value.clone());
+            }
             rest.activation().unwrap_or(Activation::Off)
         })
     }
@@ -127,22 +129,27 @@ impl Env {
             let spec = key.spec();
             spec.scope == KeyScope::Both && spec.reload != ReloadPolicy::AtOnce && !spec.name.starts_with("DISABLE_")
         };
-        let keys = || Key::ALL.iter().filter(|key| is_of_recordings(key));
-        let names: Vec<_> = keys().map(|key| key.env_variable()).filter(|name| self.text(name).is_some()).collect();
         if self.text(Key::Enabled.spec().name).is_some() {
             return None;
         }
-        let ignored = SWITCHES
-            .iter()
-            .chain(&TIMETABLE_KEYS)
-            .chain(&WAITING)
-            .filter(|key| self.is_set(**key))
-            .find_map(|key| key.missing_feature_warning());
+        let mut names = Vec::new();
+        for key in Key::ALL.iter().filter(|key| is_of_recordings(key)) {
+            let name = key.env_variable();
+            if self.text(&name).is_some() {
+                names.push(name);
+            }
+        }
+        let mut ignored = None;
+        for keys in [&SWITCHES[..], &TIMETABLE_KEYS, &WAITING] {
+            for key in keys.iter().filter(|key| self.is_set(**key)) {
+                ignored = ignored.or_else(|| key.missing_feature_warning());
+            }
+        }
         if names.is_empty() || ignored.is_some() {
             return ignored;
         }
         let are = if names.len() == 1 { "is" } else { "are" };
-        Some(format!("{} {are} set, but nothing is recorded; set KINETO_ENABLED=1 as well", names.join(", ")))
+        Some(format!("{} {are} set, but nothing is recorded; set KINETO_ENABLED=1 as well", joined(&names, ", ")))
     }
 
     /// Reads the variables of all keys.
@@ -169,35 +176,53 @@ impl Env {
     /// Returns the header entries from variables of PyTorch's jobs (include/EnvMetadata.h), as names and plain texts.
     pub(in crate::config) fn job_metadata(&self) -> Vec<(String, String)> {
         let names = ["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"];
-        names.iter().filter_map(|name| Some(((*name).to_owned(), self.text(name)?.to_owned()))).collect()
+        let mut entries = Vec::new();
+        for name in names {
+            if let Some(text) = self.text(name) {
+                entries.push((name.to_owned(), text.to_owned()));
+            }
+        }
+        entries
     }
 
     /// Returns a warning for each unknown variable with this crate's prefix.
-    pub(crate) fn unknown_warnings(&self) -> impl Iterator<Item = String> {
-        self.0.keys().filter_map(|name| {
-            let bare = name.strip_prefix(PREFIX)?;
+    pub(crate) fn unknown_warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for name in self.0.keys() {
+            let Some(bare) = name.strip_prefix(PREFIX) else { continue };
             if OTHERS.contains(&name.as_str()) || Key::ALL.iter().any(|key| key.is_variable(name)) {
-                return None;
+                continue;
             }
-            if is_removed(bare) {
-                return Some(format!("{name} no longer does anything, here as in libkineto"));
-            }
-            let known: Vec<_> = Key::ALL.iter().map(|key| key.env_variable()).collect();
-            let meant = if bare.starts_with(PREFIX) { Some(bare) } else { None };
-            let meant = meant.or_else(|| closest_name(name, known.iter().map(String::as_str)));
-            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-            Some(format!("unknown variable {}{meant}", name.escape_debug()))
-        })
+            warnings.push(if is_removed(bare) {
+                format!("{name} no longer does anything, here as in libkineto")
+            } else {
+                let known: Vec<_> = Key::ALL.iter().map(|key| key.env_variable()).collect();
+                let known: Vec<_> = known.iter().map(String::as_str).collect();
+                let meant = if bare.starts_with(PREFIX) { Some(bare) } else { closest_name(name, &known) };
+                let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+                format!("unknown variable {}{meant}", name.escape_debug())
+            });
+        }
+        warnings
     }
 }
 
 /// Returns the process's variables that concern this crate.
-fn variables() -> impl Iterator<Item = (String, OsString)> {
-    #[expect(clippy::disallowed_methods, reason = "only this function reads the environment")]
-    let variables = platform::CAN_RECORD.then(std::env::vars_os);
-    let ours = variables.into_iter().flatten().filter(|(name, _)| may_concern_us(name.as_encoded_bytes()));
-    let named = ours.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-    named.filter(|(name, _)| concerns_us(name))
+fn variables() -> SortedMap<String, OsString> {
+    let mut ours = SortedMap::new();
+    if platform::CAN_RECORD {
+        #[expect(clippy::disallowed_methods, reason = "only this function reads the environment")]
+        let variables = std::env::vars_os();
+        for (name, value) in variables {
+            if may_concern_us(name.as_encoded_bytes())
+                && let Ok(name) = name.into_string()
+                && concerns_us(&name)
+            {
+                ours.insert(name, value);
+            }
+        }
+    }
+    ours
 }
 
 /// Returns whether a name begins with one of our prefixes: a cheap filter, because each layer scans all variables.
@@ -292,7 +317,7 @@ mod tests {
     fn unknown_variables_with_our_prefix_warn() {
         let names =
             ["KINETO_GZIP_LEVL", "KINETO_KINETO_CONFIG", "KINETO_ENABLE_SIGUSR2", "KINETO_FORCE_STEP_HOOK", "HOME"];
-        let warnings: Vec<_> = Env::from_pairs(names.map(|name| (name, "1"))).unknown_warnings().collect();
+        let warnings: Vec<_> = Env::from_pairs(names.map(|name| (name, "1"))).unknown_warnings();
         assert_eq!(warnings.len(), 3, "{warnings:?}");
         let gzip = "unknown variable KINETO_GZIP_LEVL; did you mean KINETO_GZIP_LEVEL?";
         let config = "unknown variable KINETO_KINETO_CONFIG; did you mean KINETO_CONFIG?";

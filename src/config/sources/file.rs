@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::super::keys::Key;
 use super::env::Env;
 use super::parse::parse_settings;
-use super::settings::{ParsedSettings, SourceSettings};
+use super::settings::{ParsedSettings, SettingError, SourceSettings};
 use crate::error::{Error, ErrorKind};
 use crate::os::folder::open_regular;
 use crate::os::process;
@@ -88,11 +88,10 @@ impl ConfigFile {
         };
         let text = readable.map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
         let reading = parse_settings(&text);
-        warnings.extend(prefix_with_path(path, reading.warnings));
+        add_with_path(path, &reading.warnings, warnings);
         if !reading.errors.is_empty() {
-            let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
-            let message =
-                format!("cannot use the configuration file {}: {}; correct it", path.display(), errors.join("; "));
+            let errors = SettingError::list(&reading.errors);
+            let message = format!("cannot use the configuration file {}: {errors}; correct it", path.display());
             return Err(Error::new(ErrorKind::Config, message));
         }
         Ok(reading.settings)
@@ -123,13 +122,17 @@ fn read_default(path: &Path, warnings: &mut Vec<String>) -> SourceSettings {
             ParsedSettings { warnings: vec![format!("cannot be read: {error}")], ..ParsedSettings::default() }
         }
     };
-    let errors = reading.errors.iter().map(|fault| format!("{fault}; the line is ignored"));
-    warnings.extend(prefix_with_path(path, reading.warnings.into_iter().chain(errors)));
+    add_with_path(path, &reading.warnings, warnings);
+    for error in &reading.errors {
+        warnings.push(format!("{}: {error}; the line is ignored", path.display()));
+    }
     reading.settings
 }
 
-fn prefix_with_path(path: &Path, warnings: impl IntoIterator<Item = String>) -> impl Iterator<Item = String> {
-    warnings.into_iter().map(move |warning| format!("{}: {warning}", path.display()))
+fn add_with_path(path: &Path, from: &[String], warnings: &mut Vec<String>) {
+    for warning in from {
+        warnings.push(format!("{}: {warning}", path.display()));
+    }
 }
 
 fn read_text(path: &Path) -> io::Result<String> {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::super::keys::{Key, KeyDefault, ReloadPolicy};
 use super::super::value::{SettingKind, Value};
+use crate::text::joined;
 use kineto_base::sorting::sort_few_by_key;
 
 /// The settings of one source.
@@ -243,6 +244,12 @@ impl SettingError {
     pub(in crate::config) fn with_default_of(self, key: Key) -> Self {
         let (KeyDefault::Literal(text) | KeyDefault::Described(text)) = key.spec().default;
         SettingError { default: Some(text).filter(|text| !text.is_empty()), ..self }
+    }
+
+    /// Returns the messages, separated by semicolons.
+    pub(in crate::config) fn list(errors: &[SettingError]) -> String {
+        let errors: Vec<_> = errors.iter().map(SettingError::to_string).collect();
+        joined(&errors, "; ")
     }
 
     /// Returns the warning that the value is ignored.

@@ -2,11 +2,11 @@
 
 use crate::text::edit_distance;
 
-/// Returns the closest name, if at most one letter in four differs.
-pub fn closest_name<'n>(misspelt: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+/// Returns the closest name, the first of several, if at most one letter in four differs.
+pub fn closest_name<'n>(misspelt: &str, names: &[&'n str]) -> Option<&'n str> {
     const LETTERS_PER_CHANGE: usize = 4;
     let limit = (misspelt.len() / LETTERS_PER_CHANGE).clamp(1, 3);
-    let distances = names.into_iter().map(|name| (edit_distance(misspelt.as_bytes(), name.as_bytes()), name));
+    let distances = names.iter().map(|name| (edit_distance(misspelt.as_bytes(), name.as_bytes()), *name));
     distances.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
@@ -25,7 +25,7 @@ mod tests {
             ("KINETO_OTHER_THING", None),
             ("", None),
         ] {
-            assert_eq!(closest_name(misspelt, names), expected, "{misspelt}");
+            assert_eq!(closest_name(misspelt, &names), expected, "{misspelt}");
         }
     }
 }

@@ -86,12 +86,13 @@ impl HostObject {
         let known = names.iter().find_map(|(name, _, kind)| Some((name, kind, rest_after(name)?)));
         let Some((known, kind, rest)) = known else {
             let (base, rest) = unknown.split_once('.').unwrap_or((unknown, "avg"));
-            let close = closest_name(base, names.iter().map(|(name, ..)| name.as_str()))?;
+            let known: Vec<_> = names.iter().map(|(name, ..)| name.as_str()).collect();
+            let close = closest_name(base, &known)?;
             return Some(format!("{close}.{rest}"));
         };
         let endings = self.api.list_sub_metrics(self.host, *kind, known).unwrap_or_default();
-        let mut endings = endings.iter().map(|ending| ending.trim_start_matches('.'));
-        let close = closest_name(rest.trim_start_matches('.'), endings.clone()).or_else(|| endings.next())?;
+        let endings: Vec<_> = endings.iter().map(|ending| ending.trim_start_matches('.')).collect();
+        let close = closest_name(rest.trim_start_matches('.'), &endings).or_else(|| endings.first().copied())?;
         Some(format!("{known}.{close}"))
     }
 }
