@@ -48,14 +48,20 @@ impl SiteDescription {
 
     pub(super) fn of_site(site: &Site) -> SiteDescription {
         let metadata = site.metadata;
-        let own_fields = metadata.fields().iter().map(|field| field.name());
+        let mut fields = Vec::new();
+        for field in metadata.fields() {
+            fields.push(Cow::from(field.name()));
+        }
+        for field in site.added_fields {
+            fields.push(Cow::from(*field));
+        }
         SiteDescription {
             name: metadata.name().into(),
             target: metadata.target().into(),
             file: metadata.file().map(Cow::from),
             line: metadata.line(),
             level: metadata.level().as_str().into(),
-            fields: own_fields.chain(site.added_fields.iter().copied()).map(Cow::from).collect(),
+            fields,
             class: site.class(),
             scope: site.scope,
             is_counter: site.event == EventRole::Counter,

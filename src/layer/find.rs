@@ -305,8 +305,12 @@ pub(super) fn keep_values(recorder: &Arc<Recorder>, site: &Site, values: &Record
     values.record(&mut encoder);
     encoder.finish(recorder);
     let kept = recorder.span_table().with_entry(key, |entry| entry.idle_fields.clone()).flatten();
-    let all = kept.as_deref().unwrap_or_default().iter().chain(words.as_slice());
-    let all: List<Word> = all.map(|word| word.to_le_bytes()).collect();
+    let mut all: List<Word> = List::new();
+    for words in [kept.as_deref().unwrap_or_default(), words.as_slice()] {
+        for word in words {
+            all.push(word.to_le_bytes());
+        }
+    }
     let mut last: Vec<(u8, Datum<'_>)> = Vec::new();
     for value in decode_values(&all) {
         let field = u8::try_from(value.field).unwrap_or(u8::MAX);
@@ -315,7 +319,11 @@ pub(super) fn keep_values(recorder: &Arc<Recorder>, site: &Site, values: &Record
             None => last.push((field, value.datum)),
         }
     }
-    let fields: Arc<[u64]> = encode_values(&last).into_iter().map(u64::from_le_bytes).collect();
+    let mut fields = Vec::new();
+    for word in &encode_values(&last) {
+        fields.push(u64::from_le_bytes(*word));
+    }
+    let fields = Arc::from(fields);
     let before = recorder.keep_span(key, |entry| entry.idle_fields.replace(fields));
     drop(before);
 }

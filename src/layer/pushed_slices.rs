@@ -99,7 +99,7 @@ impl PushedSlices {
     /// Pushes and pops until the pushed slices equal `slices`, outermost first, each with whether it is an annotation.
     ///
     /// Slice 0 is skipped.
-    pub(crate) fn sync_with(&self, slices: impl Iterator<Item = (u64, bool)>) {
+    pub(crate) fn sync_with(&self, slices: &mut dyn Iterator<Item = (u64, bool)>) {
         if !self.is_open.get() {
             return;
         }
@@ -114,7 +114,9 @@ impl PushedSlices {
         while let Some(pushed) = self.last_pushed().filter(|_| self.length.get() > same) {
             self.pop_last(pushed);
         }
-        slices.for_each(|(slice, annotates)| self.push_to_sink(slice, annotates));
+        for (slice, annotates) in slices {
+            self.push_to_sink(slice, annotates);
+        }
     }
 
     fn last_pushed(&self) -> Option<PushedSlice> {
@@ -207,7 +209,7 @@ mod tests {
         let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
         pushed_slices.open(Some(stack.clone()));
         for slices in [&[1, 2, 3][..], &[1, 3], &[1, 3, 0, 4], &[], &[5]] {
-            pushed_slices.sync_with(slices.iter().map(|slice| (*slice, slice % 2 == 1)));
+            pushed_slices.sync_with(&mut slices.iter().map(|slice| (*slice, slice % 2 == 1)));
             let expected: Vec<_> = slices.iter().copied().filter(|slice| *slice != 0).collect();
             assert_eq!(slices_of(&stack), expected);
         }

@@ -95,14 +95,16 @@ pub(crate) fn with_lane<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Mis
 
 #[cold]
 fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> Result<R, Missing> {
+    hook(&*find_other(epoch).ok_or(Missing::Lane)?)
+}
+
+/// Returns the thread's lane for the epoch of a further layer.
+fn find_other(epoch: u64) -> Option<Rc<Lane>> {
     let find = |store: &RefCell<ThreadStore>| {
         let store = store.try_borrow().ok()?;
         store.others.iter().find(|(lane, _)| lane.0.epoch() == epoch).map(|(lane, _)| lane.0.clone())
     };
-    match STORE.try_with(find) {
-        Ok(Some(lane)) => hook(&lane),
-        _ => Err(Missing::Lane),
-    }
+    STORE.try_with(find).ok().flatten()
 }
 
 /// Gives the thread a lane for `epoch`; `false` if the thread is ending, or is already being enrolled.

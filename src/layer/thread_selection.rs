@@ -167,7 +167,7 @@ impl Lane {
         let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
         let visible = self.position()?.frames.open_frames().map(|(_, frame)| frame.slice());
         deep.chain(visible).try_for_each(|slice| self.end_slice(slice, end, true, recorder))?;
-        self.tell_collectors(|pushed_slices| pushed_slices.sync_with(std::iter::empty()));
+        self.tell_collectors(|pushed_slices| pushed_slices.sync_with(&mut std::iter::empty()));
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use crate::buffer::{Loss, Losses};
 use crate::diag::diag;
 use crate::encoding::encoded;
 use crate::os::counters::{EVENTS, EVENTS_MAX, Group, PerfEvent};
+use crate::text::joined;
 use kineto_devices::{Unavailable, Why};
 use std::borrow::Cow;
 use std::fmt;
@@ -123,18 +124,23 @@ pub(crate) fn no_stacks(has_feature: bool) -> Option<&'static str> {
 
 fn unknown_event_message(name: &str) -> String {
     let known: Vec<_> = EVENTS.iter().map(|event| event.name).collect();
-    format!("the performance event `{name}` is not known; known are {}", known.join(", "))
+    format!("the performance event `{name}` is not known; known are {}", joined(&known, ", "))
 }
 
 /// Returns the names of the events that cannot be counted, with the reason of the first; `None` if all can.
 fn uncounted_events(reports: &[CounterReport]) -> Option<String> {
-    let refused = || reports.iter().filter_map(|report| Some((&*report.name, report.state.as_ref().err()?)));
-    let (_, first) = refused().next()?;
-    let names: Vec<_> = refused().filter(|(_, why)| *why == first).map(|(name, _)| name).collect();
-    let more = refused().count() - names.len();
+    let first = reports.iter().find_map(|report| report.state.as_ref().err())?;
+    let (mut names, mut more) = (Vec::new(), 0);
+    for report in reports {
+        match &report.state {
+            Ok(()) => {}
+            Err(why) if why == first => names.push(&*report.name),
+            Err(_) => more += 1,
+        }
+    }
     let rest =
         if more > 0 { format!(" ({more} more for other reasons; see the trace's statistics)") } else { String::new() };
-    Some(format!("{}: {first}{rest}", names.join(", ")))
+    Some(format!("{}: {first}{rest}", joined(&names, ", ")))
 }
 
 /// Translates the kernel's error.

@@ -96,8 +96,8 @@ impl Args for EventEdit<'_> {
                 None => each(key, value),
             }
         });
-        for ((key, value), _) in self.args.iter().zip(replaced).filter(|(_, replaced)| !replaced) {
-            if let Some(value) = &value {
+        for ((key, value), is_replaced) in self.args.iter().zip(replaced) {
+            if let (Some(value), false) = (value, is_replaced) {
                 each(key, value.as_arg_value());
             }
         }

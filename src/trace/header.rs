@@ -14,6 +14,7 @@ use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
 use kineto_base::fallible::List;
 use kineto_devices::Unavailable;
+use kineto_model::write::parse_json;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -125,7 +126,7 @@ impl Trace {
         };
         for (key, json) in inner.devices.header_entries() {
             // A collector's metadata may be invalid JSON.
-            let value = serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str()));
+            let value = parse_json(json).unwrap_or_else(|_| Value::from(json.as_str()));
             set(key.clone(), value.to_string());
         }
         for (key, value) in &info.config.job_metadata {
@@ -156,7 +157,7 @@ impl Trace {
                 "error_ns": stats.clock_error_ns,
                 "steps": self.inner.converter.clock_steps(),
             },
-            "config": serde_json::from_str::<Value>(&self.inner.info.effective).unwrap_or_default(),
+            "config": parse_json(&self.inner.info.effective).unwrap_or_default(),
         });
         let mut put = |key: &str, value: Value| {
             if let Some(about) = about.as_object_mut() {

@@ -4,6 +4,7 @@ use crate::diag::diag;
 use crate::encoding::encoded_as;
 use crate::error::{Error, ErrorKind};
 use crate::write::chrome::{INCOMPLETE, is_reserved};
+use kineto_model::write::parse_json;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Keys with JSON texts, in the order in which they were first added; without the file's reserved keys.
@@ -31,7 +32,7 @@ impl TraceMetadata {
 
     /// Sets `key` to a JSON value.
     pub(crate) fn add_json(&self, key: &str, json: &str) -> Result<(), Error> {
-        let value: serde_json::Value = serde_json::from_str(json).map_err(|e| {
+        let value = parse_json(json).map_err(|e| {
             let advice = "pass valid JSON, or use add_metadata for a text";
             Error::new(ErrorKind::Json, format!("metadata \"{key}\" is not JSON: {e}; {advice}"))
         })?;

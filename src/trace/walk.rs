@@ -188,7 +188,12 @@ impl<'t> Walk<'t> {
     /// Returns the shared data of all slices, by callsite.
     pub(super) fn site_rows(&self) -> List<SiteRow> {
         let mut rows = List::with_capacity(self.recorded.sites.len());
+        let mut names = Vec::new();
         for (number, site) in self.recorded.sites.iter().enumerate() {
+            names.clear();
+            for name in &site.fields {
+                names.push(&**name);
+            }
             rows.push(SiteRow {
                 number,
                 kind: site.class,
@@ -196,10 +201,7 @@ impl<'t> Walk<'t> {
                 target: (self.with_target && site.target != COUNTER_TARGET).then(|| site.target.clone()),
                 location: if self.with_location { site.location() } else { None },
                 scope: site.scope,
-                keys: {
-                    let names = site.fields.iter().map(|name| &**name);
-                    if site.is_counter { Keys::of_series(names) } else { Keys::new(names) }
-                },
+                keys: if site.is_counter { Keys::of_series(&names) } else { Keys::new(&names) },
             });
         }
         rows

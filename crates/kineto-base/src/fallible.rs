@@ -115,16 +115,18 @@ impl<T: Default> Lazy<T> {
             return value;
         }
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.value.get().is_some() || STATE.get() == AllocationMode::Fatal {
-            return self.value.get_or_init(make);
+        if let Some(value) = self.value.get() {
+            return value;
         }
-        match attempt(make) {
-            Ok(value) => self.value.get_or_init(|| value),
+        let made = if STATE.get() == AllocationMode::Fatal { Ok(make()) } else { attempt(make) };
+        let (cell, value) = match made {
+            Ok(value) => (&self.value, value),
             Err(OutOfMemory) => {
                 STATE.set(AllocationMode::Failed);
-                self.empty.get_or_init(T::default)
+                (&self.empty, T::default())
             }
-        }
+        };
+        cell.get_or_init(|| value)
     }
 }
 

@@ -31,8 +31,7 @@ struct Key {
 
 impl Keys {
     /// Returns the keys for fields with these names.
-    pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Keys {
-        let names: Vec<&str> = names.collect();
+    pub fn new(names: &[&str]) -> Keys {
         let mut used: Vec<String> = Vec::new();
         let key = |field: &str| {
             let known =
@@ -42,15 +41,18 @@ impl Keys {
             used.push(own.clone());
             Key { field_key: own, entry: known }
         };
-        Keys { name: names.iter().position(|name| *name == NAME_FIELD), fields: names.into_iter().map(key).collect() }
+        Keys {
+            name: names.iter().position(|name| *name == NAME_FIELD),
+            fields: names.iter().copied().map(key).collect(),
+        }
     }
 
     /// Returns the keys of a counter's fields, which are the unchanged names: a counter has only series.
-    pub fn of_series<'n>(names: impl Iterator<Item = &'n str>) -> Keys {
+    pub fn of_series(names: &[&str]) -> Keys {
         let (mut fields, mut used, mut name) = (Vec::new(), Vec::new(), None);
-        for (number, field) in names.enumerate() {
-            name = name.or((field == NAME_FIELD).then_some(number));
-            let own = make_unique(field.to_owned(), &used);
+        for (number, field) in names.iter().enumerate() {
+            name = name.or((*field == NAME_FIELD).then_some(number));
+            let own = make_unique((*field).to_owned(), &used);
             used.push(own.clone());
             fields.push(Key { field_key: own, entry: None });
         }

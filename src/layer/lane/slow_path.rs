@@ -220,7 +220,7 @@ impl Lane {
             deep.iter().flat_map(|deep| deep.iter().map(|open| (open.slice, state::is_annotation(open.state.meta))));
         self.tell_collectors(|pushed_slices| {
             let open = frames.open_frames().rev().map(|(_, frame)| (frame.slice(), state::is_annotation(frame.meta())));
-            pushed_slices.sync_with(open.chain(deep))
+            pushed_slices.sync_with(&mut open.chain(deep));
         });
     }
 

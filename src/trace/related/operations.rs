@@ -1,6 +1,7 @@
 //! Adds module hierarchies and overload names to operations, if options enable them.
 
 use super::backward::{FORWARD_THREAD, SCOPE, is_of_backward, is_operation};
+use crate::text::joined;
 use crate::trace::thread::args::Source;
 use kineto_base::fallible::List;
 use kineto_model::activity::{ArgValue, Args};
@@ -75,7 +76,7 @@ impl<'r> WithOperations<'r> {
             }
         }
         names.reverse();
-        self.last = (parent, names.join(".").into());
+        self.last = (parent, joined(&names, ".").into());
         self.last.1.clone()
     }
 

@@ -22,4 +22,4 @@ pub mod timeline;
 mod value;
 
 pub use owned::OwnedValue;
-pub use value::{counter_value, json_object, json_text};
+pub use value::{counter_value, json_object, json_text, parse_json};

@@ -162,6 +162,14 @@ impl Buffer<'_> {
     }
 }
 
+/// Parses a JSON text. Packages that call this do not compile the parser again.
+///
+/// # Errors
+/// If it is not valid JSON.
+pub fn parse_json(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text)
+}
+
 /// Returns an object with these members. `collect` would compile a sort and a tree for each type of iterator.
 pub fn json_object(members: &mut dyn Iterator<Item = (String, Value)>) -> Value {
     let mut object = Map::new();

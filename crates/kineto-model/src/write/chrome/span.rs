@@ -191,7 +191,8 @@ mod tests {
         let location = (number & 1 != 0).then(|| format!("src/\"{number}\".rs:1"));
         let long = "a key of more than thirty-two bytes";
         let fields = ["a", "k\t\"", "seq", "dims", "kineto.name", "twenty-eight bytes, which fit", long];
-        let keys = Keys::new(fields.into_iter().cycle().skip(number % 3).take(7));
+        let names: Vec<_> = fields.into_iter().cycle().skip(number % 3).take(7).collect();
+        let keys = Keys::new(&names);
         SiteRow {
             number,
             kind,
