@@ -41,7 +41,7 @@ pub(crate) type Classifier = dyn Fn(&Metadata<'_>) -> Option<ActivityType> + Sen
 #[derive(Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) selected: ActivityTypes,
-    pub(crate) filter: Option<Targets>,
+    pub(crate) filter: Option<Arc<Targets>>,
     pub(crate) classifier: Option<Arc<Classifier>>,
     pub(crate) annotation_targets: Vec<String>,
     pub(crate) with_args: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Rules {
     /// The scopes of spans by prefix of their target; the longest prefix wins.
     pub(crate) scope_targets: Vec<(String, RecordScope)>,
     /// The spans with stacks, if stacks are recorded; all if unset.
-    pub(crate) stacks: Option<Targets>,
+    pub(crate) stacks: Option<Arc<Targets>>,
     /// Names of spans, and the duration above which each triggers a dump.
     pub(crate) slow_spans: Vec<(String, Duration)>,
     /// Events up to this level trigger a dump.

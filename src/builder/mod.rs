@@ -464,7 +464,7 @@ fn stack_frames(wanted: usize, by_program: bool, has_feature: bool) -> Result<us
 impl fmt::Debug for KinetoLayerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KinetoLayerBuilder ")?;
-        f.debug_map().entries(self.overrides.values().map(|(key, value)| (key.spec().name, value))).finish()
+        self.overrides.settings().fmt(f)
     }
 }
 

@@ -28,6 +28,7 @@ use ReloadPolicy::{AtOnce, Next, Start};
 use Support::{Now, Requested};
 use kineto_model::activity::ActivityTypes;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -239,7 +240,7 @@ keys! {
         "file of the trace; the environment's and the file's name get `_<pid>` before the extension, unless they contain \
          `{pid}`; `{host}`, `{pid}`, `{rank}` and `{time}` are replaced" => output: Output;
     Filter: Both Now Start Always "FILTER", SettingKind::Filter, Described("everything"), "filter(targets)",
-        "spans and events that this layer records, by target and level" => filter: Option<Targets>;
+        "spans and events that this layer records, by target and level" => filter: Option<Arc<Targets>>;
     WithArgs: Both Now Start Always "WITH_ARGS", SettingKind::Bool, Literal("true"), "Fields::record(bool)",
         "records the fields of spans and events" => with_args: bool;
     WithTarget: Both Now Next Always "WITH_TARGET", SettingKind::Bool, Literal("true"), "with_target(bool)", "records targets of spans" => with_target: bool;

@@ -41,6 +41,7 @@ use crate::os::process;
 use crate::text::count_with_noun;
 pub(crate) use keys::{Config, Key};
 use kineto_model::activity::{ActivityType, ActivityTypes};
+use kineto_model::write::json_object;
 pub(crate) use value::Value;
 
 /// The keys that schedule recordings: start, duration and repetition.
@@ -231,20 +232,19 @@ impl Config {
     /// Returns the supported keys and those that a source sets as a JSON object for the header of a trace. Values are
     /// strings; `"from"` maps each key that is not a default to its source.
     pub(crate) fn effective_json(&self) -> String {
-        let mut values = serde_json::Map::new();
-        let mut sources = serde_json::Map::new();
+        let (mut values, mut sources) = (Vec::new(), Vec::new());
         for key in Key::ALL.iter().copied() {
             let Some((value, source)) = self.merged.value_and_source(key) else { continue };
-            let name = key.spec().name.to_owned();
+            let name = key.spec().name;
             if source != ConfigSource::Default {
-                sources.insert(name.clone(), source.to_string().into());
+                sources.push((name, source.to_string().into()));
             }
             if source != ConfigSource::Default || key.spec().support == keys::Support::Now {
-                values.insert(name, value.into());
+                values.push((name, value.into()));
             }
         }
-        values.insert("from".to_owned(), sources.into());
-        serde_json::Value::Object(values).to_string()
+        values.push(("from", json_object(sources)));
+        json_object(values).to_string()
     }
 }
 

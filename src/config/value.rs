@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing_core::LevelFilter;
@@ -69,7 +70,7 @@ values! {
     Duration(Duration),
     Activities(ActivityTypes),
     Split(Split),
-    Filter(Box<Targets>),
+    Filter(Arc<Targets>),
 }
 
 impl Value {
@@ -121,7 +122,7 @@ assign! {
     // An empty text means none.
     Option<PathBuf>: Text(path) => Some(PathBuf::from(path)).filter(|_| !path.is_empty());
     Option<Split>: Split(split) => Some(*split);
-    Option<Targets>: Filter(targets) => Some((**targets).clone());
+    Option<Arc<Targets>>: Filter(targets) => Some(targets.clone());
 }
 
 /// An empty text keeps the default.
@@ -163,7 +164,7 @@ from! {
     &Path: Text(path) => path.display().to_string();
     ActivityTypes: Activities(types) => types;
     Split: Split(split) => split;
-    Targets: Filter(targets) => Box::new(targets);
+    Targets: Filter(targets) => Arc::new(targets);
 }
 
 /// The kind of a key's value.
@@ -270,7 +271,7 @@ impl SettingKind {
                 placeholders::check_placeholders(Path::new(text))?;
                 (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text))))
             }
-            SettingKind::Filter => return parse_filter(text).map(|targets| Value::Filter(Box::new(targets))),
+            SettingKind::Filter => return parse_filter(text).map(|targets| Value::Filter(Arc::new(targets))),
         }
         .ok_or_else(|| format!("expected {self}"))
     }

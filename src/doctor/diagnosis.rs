@@ -137,12 +137,11 @@ impl Diagnosis {
     /// Returns all findings as a JSON object.
     pub fn to_json(&self) -> String {
         let facts = |facts: &[(&'static str, String)]| {
-            json_object(&mut facts.iter().map(|(word, text)| ((*word).to_owned(), text.as_str().into())))
+            json_object(facts.iter().map(|(word, text)| (*word, text.as_str().into())).collect())
         };
         let device = |(device, id): &(DeviceDescription, Option<String>)| {
-            let mut properties =
-                device.properties.iter().map(|(key, value)| (key.clone().into_owned(), (*value).into()));
-            json!({ "id": device.id, "name": device.name, "uuid": id, "properties": json_object(&mut properties) })
+            let properties = device.properties.iter().map(|(key, value)| (&**key, (*value).into())).collect();
+            json!({ "id": device.id, "name": device.name, "uuid": id, "properties": json_object(properties) })
         };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -194,7 +193,7 @@ impl CollectorDiagnosis {
     fn to_json(&self) -> Value {
         let attempt = |attempt: &Attempt| json!({ "what": attempt.what, "outcome": attempt.outcome });
         let reason = |reason: &Unavailable| json!({ "why": format!("{:?}", reason.why()), "message": reason.message(), "advice": reason.advice() });
-        let mut versions = self.versions.iter().map(|(key, value)| (key.clone(), value.as_str().into()));
+        let versions = self.versions.iter().map(|(key, value)| (key.as_str(), value.as_str().into())).collect();
         json!({
             "name": self.name,
             "verdict": self.verdict.as_str(),
@@ -202,7 +201,7 @@ impl CollectorDiagnosis {
             "records": type_names(self.records),
             "does_not_record": type_names(self.types.difference(self.records)),
             "library": self.library.as_ref().map(|path| path.to_string_lossy()),
-            "versions": json_object(&mut versions),
+            "versions": json_object(versions),
             "devices": self.devices.iter().map(|one| json!({ "id": one.id, "name": one.name })).collect::<Vec<_>>(),
             "reason": self.reason.as_ref().map(reason),
             "notes": self.notes,

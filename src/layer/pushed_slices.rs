@@ -96,26 +96,39 @@ impl PushedSlices {
         }
     }
 
-    /// Pushes and pops until the pushed slices equal `slices`, outermost first, each with whether it is an annotation.
+    /// Pushes and pops until the pushed slices equal those that `visit` passes to its argument, outermost first, each with
+    /// whether it is an annotation.
     ///
     /// Slice 0 is skipped.
-    pub(crate) fn sync_with(&self, slices: &mut dyn Iterator<Item = (u64, bool)>) {
+    pub(crate) fn sync_with(&self, visit: &dyn Fn(&mut dyn FnMut(u64, bool))) {
         if !self.is_open.get() {
             return;
         }
-        let mut slices = slices.filter(|(slice, _)| *slice != 0).peekable();
-        let mut same = 0;
-        while let Some(pushed) = self.slices.get(same)
-            && same < self.length.get()
-            && slices.next_if(|(slice, _)| *slice == pushed.get().slice).is_some()
-        {
-            same += 1;
-        }
-        while let Some(pushed) = self.last_pushed().filter(|_| self.length.get() > same) {
-            self.pop_last(pushed);
-        }
-        for (slice, annotates) in slices {
+        let (mut same, mut differs) = (0, false);
+        visit(&mut |slice, annotates| {
+            if slice == 0 {
+                return;
+            }
+            let pushed = self.slices.get(same).filter(|_| same < self.length.get());
+            if !differs && pushed.is_some_and(|pushed| pushed.get().slice == slice) {
+                same += 1;
+                return;
+            }
+            if !differs {
+                self.pop_above(same);
+            }
+            differs = true;
             self.push_to_sink(slice, annotates);
+        });
+        if !differs {
+            self.pop_above(same);
+        }
+    }
+
+    /// Pops all but the outermost slices.
+    fn pop_above(&self, length: usize) {
+        while let Some(pushed) = self.last_pushed().filter(|_| self.length.get() > length) {
+            self.pop_last(pushed);
         }
     }
 
@@ -209,7 +222,7 @@ mod tests {
         let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
         pushed_slices.open(Some(stack.clone()));
         for slices in [&[1, 2, 3][..], &[1, 3], &[1, 3, 0, 4], &[], &[5]] {
-            pushed_slices.sync_with(&mut slices.iter().map(|slice| (*slice, slice % 2 == 1)));
+            pushed_slices.sync_with(&|each| slices.iter().for_each(|slice| each(*slice, slice % 2 == 1)));
             let expected: Vec<_> = slices.iter().copied().filter(|slice| *slice != 0).collect();
             assert_eq!(slices_of(&stack), expected);
         }

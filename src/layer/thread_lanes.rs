@@ -141,7 +141,10 @@ pub(crate) fn enroll_thread(recorder: &Arc<Recorder>, epoch: u64, allocator: boo
         let mut store = store.try_borrow_mut().ok()?;
         Some(match other {
             Some(lane) => {
-                let over: Vec<_> = store.others.extract_if(.., |(_, owned)| owned.has_ended()).collect();
+                let mut over = Vec::new();
+                while let Some(at) = store.others.iter().position(|(_, owned)| owned.has_ended()) {
+                    over.push(store.others.swap_remove(at));
+                }
                 store.others.push((lane, owned));
                 (None, over)
             }
@@ -201,8 +204,9 @@ pub(crate) fn remove_lane(epoch: u64) {
         let is_its = |owned: &LaneResources| owned.epoch == epoch;
         let first = store.first.take_if(|owned| is_its(owned));
         first.map(|owned| (None, owned)).or_else(|| {
-            let other = store.others.extract_if(.., |(_, owned)| is_its(owned)).next();
-            other.map(|(lane, owned)| (Some(lane), owned))
+            let at = store.others.iter().position(|(_, owned)| is_its(owned))?;
+            let (lane, owned) = store.others.swap_remove(at);
+            Some((Some(lane), owned))
         })
     });
     // Outside the borrow.

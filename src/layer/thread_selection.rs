@@ -164,10 +164,13 @@ impl Lane {
         // Drops slices first that other threads have ended.
         self.innermost_slice()?;
         let deep = self.deep.try_borrow().ok();
-        let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
-        let visible = self.position()?.frames.open_frames().map(|(_, frame)| frame.slice());
-        deep.chain(visible).try_for_each(|slice| self.end_slice(slice, end, true, recorder))?;
-        self.tell_collectors(|pushed_slices| pushed_slices.sync_with(&mut std::iter::empty()));
+        for open in deep.as_deref().map_or(&[][..], Vec::as_slice).iter().rev() {
+            self.end_slice(open.slice, end, true, recorder)?;
+        }
+        for (_, frame) in self.position()?.frames.open_frames() {
+            self.end_slice(frame.slice(), end, true, recorder)?;
+        }
+        self.tell_collectors(|pushed_slices| pushed_slices.sync_with(&|_| ()));
         Ok(())
     }
 }

@@ -14,8 +14,8 @@ use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
 use kineto_base::fallible::List;
 use kineto_devices::Unavailable;
-use kineto_model::write::parse_json;
-use serde_json::{Map, Value, json};
+use kineto_model::write::{json_object, parse_json};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,72 +143,68 @@ impl Trace {
     /// Returns this crate's own entries: losses, settings, clock.
     fn own_metadata(&self) -> Value {
         let stats = self.stats();
-        let mut losses = Map::new();
+        let clock = vec![
+            ("source", (*self.inner.info.clock).into()),
+            ("error_ns", stats.clock_error_ns.into()),
+            ("steps", self.inner.converter.clock_steps().into()),
+        ];
+        let mut losses = Vec::new();
         for (loss, count) in &stats.losses {
-            losses.insert(loss.as_str().to_owned(), (*count).into());
+            losses.push((loss.as_str(), (*count).into()));
         }
-        let mut about = json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "slices": stats.slices,
-            "events": stats.events,
-            "losses": losses,
-            "clock": {
-                "source": self.inner.info.clock,
-                "error_ns": stats.clock_error_ns,
-                "steps": self.inner.converter.clock_steps(),
-            },
-            "config": parse_json(&self.inner.info.effective).unwrap_or_default(),
-        });
-        let mut put = |key: &str, value: Value| {
-            if let Some(about) = about.as_object_mut() {
-                about.insert(key.to_owned(), value);
-            }
-        };
+        let mut about: Vec<(&str, Value)> = vec![
+            ("version", env!("CARGO_PKG_VERSION").into()),
+            ("slices", stats.slices.into()),
+            ("events", stats.events.into()),
+            ("losses", json_object(losses)),
+            ("clock", json_object(clock)),
+            ("config", parse_json(&self.inner.info.effective).unwrap_or_default()),
+        ];
         if let Some(omitted) = self.omitted().to_json(&self.inner.recorded) {
-            put("omitted_enters", omitted);
+            about.push(("omitted_enters", omitted));
         }
         if stats.before_window > 0 {
-            put("before_window", stats.before_window.into());
+            about.push(("before_window", stats.before_window.into()));
         }
         if self.inner.info.some_threads {
-            put("threads", "some are left out".into());
+            about.push(("threads", "some are left out".into()));
         }
         if !stats.collectors.is_empty() {
-            let mut reports = Map::new();
+            let mut reports = Vec::new();
             for report in &stats.collectors {
-                reports.insert(report.name.clone(), report.to_json());
+                reports.push((&*report.name, report.to_json()));
             }
-            put("collectors", reports.into());
-            put("device_activities", stats.device_activities.into());
+            about.push(("collectors", json_object(reports)));
+            about.push(("device_activities", stats.device_activities.into()));
         }
         let state = |state: &Result<(), Unavailable>, usual: &str| match state {
             Ok(()) => Value::from(usual),
             Err(reason) => Value::from(reason.to_string()),
         };
         if !stats.observers.is_empty() {
-            let mut reports = Map::new();
+            let mut reports = Vec::new();
             for report in &stats.observers {
-                reports.insert(report.name.clone().into_owned(), state(&report.state, "told"));
+                reports.push((&*report.name, state(&report.state, "told")));
             }
-            put("observers", reports.into());
+            about.push(("observers", json_object(reports)));
         }
         if !stats.counters.is_empty() {
-            let mut reports = Map::new();
+            let mut reports = Vec::new();
             for report in &stats.counters {
-                reports.insert(report.name.clone().into_owned(), state(&report.state, "counted"));
+                reports.push((&*report.name, state(&report.state, "counted")));
             }
-            put("performance_events", reports.into());
+            about.push(("performance_events", json_object(reports)));
         }
         if !stats.recorded.is_empty() {
-            let mut times = Map::new();
+            let mut times = Vec::new();
             for time in &stats.recorded {
-                times.insert(time.name.clone().into_owned(), time.to_json(self.window().0));
+                times.push((&*time.name, time.to_json(self.window().0)));
             }
-            put("recorded", times.into());
+            about.push(("recorded", json_object(times)));
         }
         if let Some(why) = self.why_empty() {
-            put("empty", why.into());
+            about.push(("empty", why.into()));
         }
-        about
+        json_object(about)
     }
 }

@@ -8,7 +8,8 @@ use crate::recorder::CounterReport;
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use kineto_devices::{CollectorReport, Why};
-use serde_json::{Value, json};
+use kineto_model::write::json_object;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
@@ -179,10 +180,16 @@ impl RecordedTime {
     /// Returns the header's entry: the first stretches, in nanoseconds since `start`.
     pub(super) fn to_json(&self, start: Timestamp) -> Value {
         const SHOWN: usize = 1000;
-        let stretch = |(from, to): &(Timestamp, Timestamp)| json!([from.since(start), to.since(start)]);
-        let shown: Vec<_> = self.stretches.iter().take(SHOWN).map(stretch).collect();
+        let mut shown = Vec::new();
+        for (from, to) in self.stretches.iter().take(SHOWN) {
+            shown.push(Value::Array(vec![from.since(start).into(), to.since(start).into()]));
+        }
         let nanos = u64::try_from(self.total().as_nanos()).unwrap_or(u64::MAX);
-        json!({ "stretches": self.stretches.len(), "total_ns": nanos, "ns": shown })
+        json_object(vec![
+            ("stretches", self.stretches.len().into()),
+            ("total_ns", nanos.into()),
+            ("ns", Value::Array(shown)),
+        ])
     }
 }
 

@@ -7,7 +7,8 @@ use crate::encoding::encoded;
 use crate::error::{Error, ErrorKind};
 use crate::text::count_with_noun;
 use crate::text::floor_char_boundary;
-use serde_json::{Value, json};
+use kineto_model::write::json_object;
+use serde_json::Value;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
@@ -33,13 +34,13 @@ pub struct InvariantViolation {
 
 impl InvariantViolation {
     fn to_json(&self) -> Value {
-        json!({
-            "assertion": self.assertion,
-            "error": self.error,
-            "trace_id": self.trace_id,
-            "group_id": self.group_id,
-            "count": self.count,
-        })
+        json_object(vec![
+            ("assertion", self.assertion.as_str().into()),
+            ("error", self.error.as_str().into()),
+            ("trace_id", self.trace_id.as_str().into()),
+            ("group_id", self.group_id.as_str().into()),
+            ("count", self.count.into()),
+        ])
     }
 }
 
@@ -85,7 +86,11 @@ impl Violations {
     }
 
     pub(super) fn to_json(of: &[InvariantViolation]) -> String {
-        Value::from_iter(of.iter().map(InvariantViolation::to_json)).to_string()
+        let mut violations = Vec::new();
+        for violation in of {
+            violations.push(violation.to_json());
+        }
+        Value::Array(violations).to_string()
     }
 }
 
@@ -171,6 +176,9 @@ mod tests {
         assert_eq!((0..200).filter(|n| all.add_violation("b", &n.to_string(), ["t", ""])).count(), Violations::MAX - 1);
         assert_eq!((all.0.len(), all.0.last().unwrap().count), (Violations::MAX, 102));
         let json: Value = serde_json::from_str(&Violations::to_json(&all.0[..2])).unwrap();
-        assert_eq!(json[1], json!({"assertion": "b", "error": "0", "trace_id": "t", "group_id": "", "count": 1}));
+        assert_eq!(
+            json[1],
+            serde_json::json!({"assertion": "b", "error": "0", "trace_id": "t", "group_id": "", "count": 1})
+        );
     }
 }

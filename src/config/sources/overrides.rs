@@ -62,6 +62,11 @@ impl Overrides {
         reading
     }
 
+    /// Returns the settings.
+    pub(crate) fn settings(&self) -> &SourceSettings {
+        &self.settings
+    }
+
     /// Returns the set keys with their values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (Key, &Value)> {
         self.settings.iter()

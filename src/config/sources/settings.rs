@@ -8,8 +8,14 @@ use crate::text::joined;
 use kineto_base::sorting::sort_few_by_key;
 
 /// The settings of one source.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct SourceSettings(Vec<(Key, Value)>);
+
+impl fmt::Debug for SourceSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(key, value)| (key.spec().name, value))).finish()
+    }
+}
 
 impl SourceSettings {
     /// Sets `key`; replaces an earlier value, also of its family if [`Key::replaces_family`] is true.

@@ -216,11 +216,15 @@ impl Lane {
     /// Updates the collectors' view of the open slices after one was removed from the middle.
     fn sync_pushed_slices(&self, frames: &Frames) {
         let deep = self.deep.try_borrow().ok();
-        let deep =
-            deep.iter().flat_map(|deep| deep.iter().map(|open| (open.slice, state::is_annotation(open.state.meta))));
         self.tell_collectors(|pushed_slices| {
-            let open = frames.open_frames().rev().map(|(_, frame)| (frame.slice(), state::is_annotation(frame.meta())));
-            pushed_slices.sync_with(&mut open.chain(deep));
+            pushed_slices.sync_with(&|each| {
+                for (_, frame) in frames.open_frames().rev() {
+                    each(frame.slice(), state::is_annotation(frame.meta()));
+                }
+                for open in deep.as_deref().map_or(&[][..], Vec::as_slice) {
+                    each(open.slice, state::is_annotation(open.state.meta));
+                }
+            });
         });
     }
 

@@ -7,7 +7,7 @@ use kineto_base::fallible::List;
 use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_in_place_by_key;
 use kineto_model::write::json_object;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The enters that are not drawn: futures are dropped in them, within a microsecond and without a record or a call.
 #[derive(Debug, Default)]
@@ -50,8 +50,12 @@ impl OmittedEnters {
                 figures.1 += ns;
             }
         }
+        let mut names = Vec::new();
+        for (name, (count, ns)) in by_name.iter() {
+            names.push((*name, Value::Array(vec![(*count).into(), (*ns).into()])));
+        }
         let (count, ns) = total;
-        let mut by_name = by_name.iter().map(|(name, (count, ns))| ((*name).to_owned(), json!([count, ns])));
-        (count > 0).then(|| json!({ "count": count, "ns": ns, "by_name": json_object(&mut by_name) }))
+        let members = vec![("count", count.into()), ("ns", ns.into()), ("by_name", json_object(names))];
+        (count > 0).then(|| json_object(members))
     }
 }

@@ -85,10 +85,16 @@ impl Requests {
         let parent =
             |span: u64| recorded.find_record(span).and_then(|made| made.parent_id()).filter(|parent| *parent != 0);
         for track in &mut self.tracks {
-            let ancestors = std::iter::successors(parent(track.span), |span| parent(*span)).take(MOST_ANCESTORS);
-            let mut ancestors = ancestors.filter(|span| self.of_span.contains_key(span));
-            let nearest = ancestors.next();
-            track.request = ancestors.last().or(nearest).unwrap_or(track.span);
+            let (mut nearest, mut outermost, mut above) = (None, track.span, parent(track.span));
+            for _ in 0..MOST_ANCESTORS {
+                let Some(span) = above else { break };
+                if self.of_span.contains_key(&span) {
+                    nearest = nearest.or(Some(span));
+                    outermost = span;
+                }
+                above = parent(span);
+            }
+            track.request = outermost;
             if let Some((around, on)) = nearest.and_then(|around| Some((around, *placed.get(&around)?))) {
                 let open = open.get_or_insert_with(on, List::new);
                 while open.pop_if(|ended| ended.drawn <= track.start).is_some() {}

@@ -170,11 +170,11 @@ pub fn parse_json(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text)
 }
 
-/// Returns an object with these members. `collect` would compile a sort and a tree for each type of iterator.
-pub fn json_object(members: &mut dyn Iterator<Item = (String, Value)>) -> Value {
+/// Returns an object with these members. Packages that call this, instead of `json!`, do not compile the map again.
+pub fn json_object(members: Vec<(&str, Value)>) -> Value {
     let mut object = Map::new();
     for (key, value) in members {
-        object.insert(key, value);
+        object.insert(key.to_owned(), value);
     }
     Value::Object(object)
 }

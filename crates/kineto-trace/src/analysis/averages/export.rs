@@ -70,8 +70,8 @@ impl KeyAverages {
         object.insert("name".to_owned(), row.name.as_str().into());
         object.insert("annotation".to_owned(), row.is_annotation.into());
         if !self.groups.is_empty() {
-            let mut keys = self.groups.iter().cloned().zip(row.keys.iter().map(|key| key.as_str().into()));
-            object.insert("keys".to_owned(), json_object(&mut keys));
+            let keys = self.groups.iter().zip(&row.keys).map(|(group, key)| (group.as_str(), key.as_str().into()));
+            object.insert("keys".to_owned(), json_object(keys.collect()));
         }
         object.extend(NUMBERS.iter().map(|(title, number)| ((*title).to_owned(), number(row))));
         Value::Object(object)
