@@ -106,7 +106,10 @@ impl DistributedInfo {
             fields.push(format!(r#""local_rank": {local_rank}"#));
         }
         if !self.process_groups.is_empty() {
-            let groups: Vec<_> = self.process_groups.iter().map(ProcessGroup::to_json).collect();
+            let mut groups = Vec::new();
+            for group in &self.process_groups {
+                groups.push(group.to_json());
+            }
             fields.push(format!(r#""pg_count": {}, "pg_config": [{}]"#, groups.len(), joined(&groups, ", ")));
         }
         if let Some(version) = &self.nccl_version {

@@ -397,7 +397,14 @@ fn milliseconds_now() -> u128 {
 }
 
 fn parse_list(text: &str) -> Vec<String> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    let mut parts = Vec::new();
+    for part in text.split(',') {
+        let part = part.trim();
+        if !part.is_empty() {
+            parts.push(part.to_owned());
+        }
+    }
+    parts
 }
 
 fn by_name<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str, text: &str) -> Option<T> {

@@ -157,7 +157,12 @@ impl LaneRegistry {
     ///
     /// If the epoch continues, keeps the spans that only these frames hold.
     pub(crate) fn end_lane(&self, frames: &'static Frames, epoch_continues: bool, now: Ticks) {
-        let left: Vec<_> = frames.only_here().filter(|_| epoch_continues).collect();
+        let mut left = Vec::new();
+        if epoch_continues {
+            for span in frames.only_here() {
+                left.push(span);
+            }
+        }
         let mut ended = None;
         let mut known = self.lock_with_capacity(left.len(), |known| &mut known.left);
         if let Some(at) = known.live.iter().position(|(live, _)| std::ptr::eq(*live, frames)) {
@@ -252,7 +257,7 @@ impl LaneRegistry {
     /// Takes all rows, at the end of a session.
     pub(crate) fn take_rows(&self) -> Vec<LaneRow> {
         let LaneLists { lanes, .. } = std::mem::take(&mut *self.lock());
-        lanes.iter().map(LaneEntry::to_row).collect()
+        LaneEntry::to_rows(&lanes)
     }
 
     /// Returns all rows.
@@ -263,7 +268,7 @@ impl LaneRegistry {
             if known.lanes.len() <= lanes.capacity() {
                 lanes.extend_from_slice(&known.lanes);
                 drop(known);
-                return lanes.iter().map(LaneEntry::to_row).collect();
+                return LaneEntry::to_rows(&lanes);
             }
         }
     }
@@ -310,6 +315,14 @@ impl LaneLists {
 }
 
 impl LaneEntry {
+    fn to_rows(lanes: &[LaneEntry]) -> Vec<LaneRow> {
+        let mut rows = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            rows.push(lane.to_row());
+        }
+        rows
+    }
+
     /// Returns the row; the kernel's name of a live thread is read again.
     fn to_row(&self) -> LaneRow {
         let mut row = LaneRow { until: self.until, ..LaneRow::clone(&self.row) };

@@ -12,6 +12,7 @@ use crate::config::{Output, PlaceholderValues};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::text::count_with_noun;
+use crate::text::joined;
 use crate::time::UtcTime;
 use crate::trace::Trace;
 use crate::write::file::stem_and_end;
@@ -176,7 +177,7 @@ fn name_part(reason: &str) -> String {
     const LONGEST: usize = 32;
     let is_kept = |letter: char| letter.is_ascii_alphanumeric();
     let words = reason.split(|letter| !is_kept(letter)).filter(|word| !word.is_empty());
-    let mut part = words.collect::<Vec<_>>().join("-").to_ascii_lowercase();
+    let mut part = joined(&words.collect::<Vec<_>>(), "-").to_ascii_lowercase();
     part.truncate(LONGEST);
     let part = part.trim_end_matches('-');
     if part.is_empty() { "dump".to_owned() } else { part.to_owned() }

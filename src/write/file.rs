@@ -54,11 +54,16 @@ pub(crate) fn protect_files() {
 pub(crate) fn abandoned_files(target: &Path) -> Vec<PathBuf> {
     let folder = target.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let (Ok(opened), Ok(entries)) = (Folder::open(folder), read_entries(folder)) else { return Vec::new() };
-    let names = entries.iter().filter_map(|path| path.file_name());
-    let temporary = names.filter(|name| name.to_str().is_some_and(is_unfinished_name));
-    // Files of other users cannot be opened.
-    let is_left = |name: &&OsStr| opened.open_entry(name, u64::MAX).is_ok_and(|file| file_lock::try_lock(&file));
-    temporary.filter(is_left).map(|name| folder.join(name)).collect()
+    let mut left = Vec::new();
+    for name in entries.iter().filter_map(|path| path.file_name()) {
+        // Files of other users cannot be opened.
+        if name.to_str().is_some_and(is_unfinished_name)
+            && opened.open_entry(name, u64::MAX).is_ok_and(|file| file_lock::try_lock(&file))
+        {
+            left.push(folder.join(name));
+        }
+    }
+    left
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::file::{self, Contents, Destination, FileContent, FileFormat};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
+use crate::text::joined;
 
 /// Opens writers for traces that are saved to URLs of one scheme.
 ///
@@ -213,7 +214,7 @@ impl Sinks {
         let message = format!(
             "no handler is registered for the scheme {scheme} of {url}; registered are {}; register one with \
              KinetoLayer::builder().sink({scheme:?}, handler), or save to a file",
-            known.join(", ")
+            joined(&known, ", ")
         );
         Error::new(ErrorKind::UnknownScheme, message)
     }

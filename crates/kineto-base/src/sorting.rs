@@ -4,23 +4,8 @@ use std::cmp::Ordering;
 
 /// Sorts stably, like `sort_by`. That is faster for many elements, but adds some 9 KB of code per call.
 pub fn sort_few_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    sort_places(&mut order, &|a, b| match (items.get(a), items.get(b)) {
-        (Some(a), Some(b)) => compare(a, b),
-        _ => Ordering::Equal,
-    });
-    // Each place takes its element from another one, in cycles; a place that is done takes its own.
-    for first in 0..items.len() {
-        let mut at = first;
-        while let Some(slot) = order.get_mut(at) {
-            let from = std::mem::replace(slot, at);
-            if from == first {
-                break;
-            }
-            items.swap(at, from);
-            at = from;
-        }
-    }
+    let length = items.len();
+    sort_order(&mut Compared { items, compare }, length);
 }
 
 /// Sorts like `sort`.
@@ -35,10 +20,8 @@ pub fn sort_few_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
 
 /// Sorts like `sort_unstable_by`, without memory of its own; takes linear time if the items are in order already.
 pub fn sort_in_place_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
-    if !items.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
-        let length = items.len();
-        heap_sort(&mut Compared { items, compare }, length);
-    }
+    let length = items.len();
+    heap_sort(&mut Compared { items, compare }, length);
 }
 
 /// Sorts like `sort_unstable_by_key`, without memory of its own; takes linear time if the items are in order already.
@@ -48,7 +31,7 @@ pub fn sort_in_place_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
 
 /// Items and their order, by index.
 trait Places {
-    fn is_less(&self, a: usize, b: usize) -> bool;
+    fn compare(&self, a: usize, b: usize) -> Ordering;
     fn swap(&mut self, a: usize, b: usize);
 }
 
@@ -58,8 +41,11 @@ struct Compared<'i, T, F> {
 }
 
 impl<T, F: Fn(&T, &T) -> Ordering> Places for Compared<'_, T, F> {
-    fn is_less(&self, a: usize, b: usize) -> bool {
-        self.items.get(a).zip(self.items.get(b)).is_some_and(|(a, b)| (self.compare)(a, b) == Ordering::Less)
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        match (self.items.get(a), self.items.get(b)) {
+            (Some(a), Some(b)) => (self.compare)(a, b),
+            _ => Ordering::Equal,
+        }
     }
 
     fn swap(&mut self, a: usize, b: usize) {
@@ -67,7 +53,27 @@ impl<T, F: Fn(&T, &T) -> Ordering> Places for Compared<'_, T, F> {
     }
 }
 
+fn sort_order(places: &mut dyn Places, length: usize) {
+    let mut order: Vec<usize> = (0..length).collect();
+    order.sort_by(|a, b| places.compare(*a, *b));
+    // Each place takes its element from another one, in cycles; a place that is done takes its own.
+    for first in 0..length {
+        let mut at = first;
+        while let Some(slot) = order.get_mut(at) {
+            let from = std::mem::replace(slot, at);
+            if from == first {
+                break;
+            }
+            places.swap(at, from);
+            at = from;
+        }
+    }
+}
+
 fn heap_sort(places: &mut dyn Places, length: usize) {
+    if (1..length).all(|at| places.compare(at - 1, at) != Ordering::Greater) {
+        return;
+    }
     for root in (0..length / 2).rev() {
         sift_down(places, root, length);
     }
@@ -84,19 +90,15 @@ fn sift_down(places: &mut dyn Places, mut root: usize, length: usize) {
         if child >= length {
             return;
         }
-        if child + 1 < length && places.is_less(child, child + 1) {
+        if child + 1 < length && places.compare(child, child + 1) == Ordering::Less {
             child += 1;
         }
-        if !places.is_less(root, child) {
+        if places.compare(root, child) != Ordering::Less {
             return;
         }
         places.swap(root, child);
         root = child;
     }
-}
-
-fn sort_places(places: &mut [usize], compare: &dyn Fn(usize, usize) -> Ordering) {
-    places.sort_by(|a, b| compare(*a, *b));
 }
 
 #[cfg(test)]
