@@ -30,6 +30,9 @@ struct PushedSlice {
 /// Deeper slices are not pushed; launches inside them are linked by time.
 const DEPTH: usize = 64;
 
+/// Passes slices to a function, outermost first, each with whether it is an annotation.
+pub(crate) type SliceVisit<'v> = dyn Fn(&mut dyn FnMut(u64, bool)) + 'v;
+
 impl PushedSlices {
     pub(crate) const fn new() -> PushedSlices {
         let slices = [const { Cell::new(PushedSlice { slice: 0, annotates: false, takers: 0 }) }; DEPTH];
@@ -96,11 +99,10 @@ impl PushedSlices {
         }
     }
 
-    /// Pushes and pops until the pushed slices equal those that `visit` passes to its argument, outermost first, each with
-    /// whether it is an annotation.
+    /// Pushes and pops until the pushed slices equal those that `visit` passes on.
     ///
     /// Slice 0 is skipped.
-    pub(crate) fn sync_with(&self, visit: &dyn Fn(&mut dyn FnMut(u64, bool))) {
+    pub(crate) fn sync_with(&self, visit: &SliceVisit<'_>) {
         if !self.is_open.get() {
             return;
         }

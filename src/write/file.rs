@@ -9,7 +9,6 @@ use kineto_model::write::file::{self as plain, Protection, is_unfinished_name};
 pub(crate) use kineto_model::write::file::{FileContent, FileFormat, Format, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
 pub(crate) use kineto_model::write::file::{file_error, temporary_name, unfinished_name};
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -134,9 +134,7 @@ impl Index {
         index.ends = late_ends(recorded);
         for (number, part) in recorded.parts.iter().inspect(|_| progress.count_step()).enumerate() {
             let mut run = Run::new(recorded, number, part.lane().unwrap_or(0), 0);
-            if let Some(lane) = part.lane() {
-                finder.enter_lane(lane);
-            }
+            part.lane().into_iter().for_each(|lane| finder.enter_lane(lane));
             let (records, window, mut at) = (part.records(), recorded.window_with(part), 0);
             let cut = window.filter(|window| window.is_cut);
             while let Some(record) = records.read_record(at) {
@@ -159,9 +157,7 @@ impl Index {
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
-                        if let Some(slice) = index.count_slice(window, &record) {
-                            open.push(slice);
-                        }
+                        index.count_slice(window, &record, &mut open);
                         if record.head.flags & flag::FIRST == 0 {
                             again.insert(record.span_id());
                         }
@@ -255,15 +251,17 @@ impl Index {
         self.runs.get(from..to).unwrap_or_default()
     }
 
-    /// Counts a slice; returns its id and the end of its window unless its record holds an end by then.
-    fn count_slice(&mut self, window: Option<&Window>, slice: &CommittedRecord<'_>) -> Option<(u64, Ticks)> {
+    /// Counts a slice; adds its id and the end of its window to `open` unless its record holds an end by then.
+    fn count_slice(&mut self, window: Option<&Window>, slice: &CommittedRecord<'_>, open: &mut List<(u64, Ticks)>) {
         let [_, end, _] = slice.words;
         self.slices += 1;
         let is_marked = slice.head.flags & flag::CLIPPED != 0;
         self.clipped += u64::from(is_marked);
         self.cut_slices += u64::from(!is_marked && is_clipped(window, slice));
         let by = window.map_or(Ticks(u64::MAX), |window| window.end);
-        (end == 0 || Ticks(end) > by).then(|| (slice.id(), by))
+        if end == 0 || Ticks(end) > by {
+            open.push((slice.id(), by));
+        }
     }
 
     /// Returns whether the slice is drawn only if a call was made in it.

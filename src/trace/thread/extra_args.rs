@@ -24,6 +24,9 @@ pub(super) struct ExtraArgs<'t> {
     share: Option<f64>,
 }
 
+/// Visits the fields of a slice.
+type FieldVisit<'v> = dyn Fn(&mut dyn FnMut(&str, ArgValue<'_>)) + 'v;
+
 impl<'t> ExtraArgs<'t> {
     /// Adds a record that may belong to the next slice.
     pub(super) fn add_record(&mut self, record: &CommittedRecord<'_>) {
@@ -47,7 +50,7 @@ impl<'t> ExtraArgs<'t> {
         walk: &Walk<'t>,
         keys: &Keys,
         finished: bool,
-        fields: &dyn Fn(&mut dyn FnMut(&str, ArgValue<'_>)),
+        fields: &FieldVisit<'_>,
     ) -> Option<&dyn Args> {
         if self.next != slice.id() {
             return None;
@@ -88,7 +91,7 @@ fn scaled_counts<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl It
 }
 
 /// Returns whether a recorded stack is shown: the program has set none itself, and this is not a backward operation.
-fn has_place(keys: &Keys, fields: &dyn Fn(&mut dyn FnMut(&str, ArgValue<'_>))) -> bool {
+fn has_place(keys: &Keys, fields: &FieldVisit<'_>) -> bool {
     const STACK: &str = "Call stack";
     let may_conflict = [STACK, FORWARD_THREAD, SCOPE, SCOPE_NAME].iter().any(|key| keys.has_key(key));
     let mut has_place = true;
