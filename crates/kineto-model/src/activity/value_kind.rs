@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::ArgValue;
-use crate::write::parse_json;
 
 /// The type of an argument's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +67,7 @@ impl ValueKind {
 
     /// Returns whether a text is JSON of this type.
     pub fn accepts_json(self, text: &str) -> bool {
-        parse_json(text).is_ok_and(|value| self.accepts_value(&value))
+        serde_json::from_str::<Value>(text).is_ok_and(|value| self.accepts_value(&value))
     }
 
     fn accepts_integer(self, number: i128) -> bool {
