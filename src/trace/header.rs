@@ -12,7 +12,6 @@ use crate::recorder::CounterReport;
 use crate::time::{Timestamp, base_time};
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
-use kineto_base::fallible::List;
 use kineto_devices::Unavailable;
 use kineto_model::write::{json_object, parse_json};
 use serde_json::Value;
