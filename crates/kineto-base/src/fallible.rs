@@ -138,8 +138,17 @@ pub fn try_vec_with_capacity<T>(count: usize) -> Option<Vec<T>> {
 }
 
 /// A fallible `Vec`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct List<T>(Vec<T>);
+
+/// A clone is empty if there is no memory for it.
+impl<T: Clone> Clone for List<T> {
+    fn clone(&self) -> List<T> {
+        let mut clone = List::new();
+        clone.extend_exact(self.0.iter().cloned());
+        clone
+    }
+}
 
 impl<T> List<T> {
     /// Creates an empty list.
@@ -313,7 +322,6 @@ impl<'l, T> IntoIterator for &'l mut List<T> {
 }
 
 /// A fallible `HashMap`.
-#[derive(Clone)]
 pub struct Map<K, V> {
     map: HashMap<K, V>,
     /// Holds a value that could not be inserted.
@@ -408,7 +416,6 @@ impl<K, V> IntoIterator for Map<K, V> {
 }
 
 /// A fallible `HashSet`.
-#[derive(Clone)]
 pub struct Set<K>(HashSet<K>);
 
 impl<K: Eq + Hash> Set<K> {
