@@ -30,6 +30,7 @@ pub mod sorted;
 pub mod sorting;
 pub mod text;
 pub mod time;
+pub mod wait;
 
 /// Compiles the code in README.md.
 #[cfg(doctest)]

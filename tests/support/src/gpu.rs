@@ -2,13 +2,14 @@
 
 use crate::cuda::{self, Cuda};
 use crate::simulator;
+use crate::wait::{since, steady};
 use crate::{File, child, nanos};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
 use std::process::Output;
 use std::sync::MutexGuard;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 pub use test_base::fork;
 use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
@@ -213,11 +214,11 @@ impl Counts {
 pub fn watch(patience: Duration) -> Watchdog {
     let (done, over) = std::sync::mpsc::channel::<()>();
     let watching = std::thread::Builder::new().name("watch".to_owned());
-    let begun = Instant::now();
+    let begun = steady();
     let watching = watching.spawn(move || {
         // Dropping the guard disconnects the channel.
         if over.recv_timeout(patience) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            say(&format!("hung for {:?}", begun.elapsed()));
+            say(&format!("hung for {:?}", since(begun)));
             std::process::abort();
         }
     });

@@ -1,8 +1,9 @@
 //! Telemetry in a trace, compared with what simulated management libraries have planted.
 
+use crate::wait::{sleep, wall};
 use crate::{File, gpu};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A planted value: its row, the value of the first device at its first reading, what each further device adds, and each
 /// reading.
@@ -10,7 +11,7 @@ pub type PlantedRow = (&'static str, f64, f64, f64);
 
 /// Returns the nanoseconds since the Unix epoch.
 pub fn now() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+    u64::try_from(wall().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
 /// Waits until a counter has reached a value.
@@ -18,7 +19,7 @@ pub fn now() -> u64 {
 pub fn wait_until(what: &str, value: u64, count: impl Fn(&str) -> u64) {
     let _watch = gpu::watch(Duration::from_secs(60));
     while count(what) < value {
-        std::thread::sleep(Duration::from_millis(2));
+        sleep(Duration::from_millis(2));
     }
 }
 

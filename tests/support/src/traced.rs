@@ -1,8 +1,9 @@
 //! Programs that tests trace by requests: the test binary starts itself again with `--play <name>`.
 
+use crate::wait::{since, sleep, steady};
 use std::io::{BufRead, stdin};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder};
@@ -61,7 +62,7 @@ pub fn input() -> Receiver<String> {
 
 /// Records one span.
 pub fn work() {
-    tracing::info_span!("work", n = 1u64).in_scope(|| std::thread::sleep(Duration::from_micros(200)));
+    tracing::info_span!("work", n = 1u64).in_scope(|| sleep(Duration::from_micros(200)));
 }
 
 /// Records spans until a line arrives, and returns it; `None` at the end of the input.
@@ -83,9 +84,9 @@ pub fn until_command(input: &Receiver<String>, work: impl Fn()) -> Option<String
 /// Records spans until the input ends.
 pub fn serve(guard: KinetoGuard) {
     work_until_command(&input());
-    let asked = Instant::now();
+    let asked = steady();
     drop(guard);
-    println!("dropped in {} us", asked.elapsed().as_micros());
+    println!("dropped in {} us", since(asked).as_micros());
 }
 
 /// Starts and stops its own recordings on command.

@@ -3,7 +3,7 @@
 use super::tick;
 use crate::encoding::encoded;
 use crate::time::{Ticks, Timestamp};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 /// The same instant on the counter, on the monotonic clock and on CLOCK_REALTIME.
 ///
@@ -31,7 +31,7 @@ impl Anchor {
         let reading = || {
             let before = tick::read_counter().0;
             let monotonic = tick::read_monotonic();
-            let unix = SystemTime::now();
+            let unix = crate::wait::wall();
             let after = tick::read_counter().0;
             let half = after.saturating_sub(before) / 2;
             Anchor {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "the counter is read by an instruction that has no safe form")]
 
 use crate::time::Ticks;
+use crate::wait::{steady, virtual_nanos};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,8 +43,8 @@ pub fn source_name() -> &'static str {
 /// Returns nanoseconds since the first reading, plus one.
 #[cold]
 pub(super) fn read_monotonic() -> Ticks {
-    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    ticks_of(ORIGIN.elapsed())
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(steady);
+    ticks_of(steady().saturating_duration_since(*ORIGIN))
 }
 
 /// Returns nanoseconds plus one: 0 means "no time" in records.
@@ -55,6 +56,9 @@ fn ticks_of(elapsed: Duration) -> Ticks {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub fn read_counter() -> Ticks {
+    if let Some(ticks) = virtual_nanos() {
+        return Ticks(ticks);
+    }
     // SAFETY: rdtsc has no precondition; where the OS forbids it (PR_SET_TSC), programs that use it are not started.
     Ticks(unsafe { core::arch::x86_64::_rdtsc() })
 }
@@ -90,6 +94,9 @@ fn lacks_counter(sources: &str) -> bool {
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
 pub fn read_counter() -> Ticks {
+    if let Some(ticks) = virtual_nanos() {
+        return Ticks(ticks);
+    }
     let ticks: u64;
     // SAFETY: the virtual counter is readable from user space on every OS that std supports there.
     unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
@@ -105,7 +112,7 @@ fn is_invariant() -> bool {
 /// Reads the monotonic clock: there is no counter that can be used.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub fn read_counter() -> Ticks {
-    read_monotonic()
+    virtual_nanos().map_or_else(read_monotonic, Ticks)
 }
 
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]

@@ -1,6 +1,7 @@
 //! Entries that the journal had no room for, in their order, until it has room again.
 
 use super::layout::{HEAD_WORDS, entry_kind};
+use crate::wait::steady;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -130,7 +131,7 @@ impl Backoff {
 
     /// Returns whether it may be tried now.
     pub(super) fn is_over(&self) -> bool {
-        self.until.is_none_or(|until| Instant::now() >= until)
+        self.until.is_none_or(|until| steady() >= until)
     }
 
     /// Notes that it was tried; `is_useful` says whether that was of use.
@@ -139,7 +140,7 @@ impl Backoff {
             *self = Backoff::new();
             return;
         }
-        self.until = Instant::now().checked_add(self.wait);
+        self.until = steady().checked_add(self.wait);
         self.wait = (self.wait * 2).min(Backoff::LONGEST);
     }
 }

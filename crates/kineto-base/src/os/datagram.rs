@@ -1,6 +1,7 @@
 //! Datagrams between processes of one machine: the sender's credentials, and waiting.
 #![allow(unsafe_code, reason = "the sender of a datagram, and poll, have no safe form")]
 
+use crate::wait::{steady, virtual_nanos};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
@@ -119,12 +120,24 @@ fn close_all(data: *const u8, length: usize) {
 
 /// Waits until a descriptor is readable, or until the timeout; a signal may end the wait earlier.
 pub fn wait_readable(descriptors: &[RawFd], patience: Duration) {
+    /// Descriptors do not follow a virtual clock, so both are looked at in turns.
+    const LOOK: Duration = Duration::from_millis(20);
+    if virtual_nanos().is_none() {
+        poll_readable(descriptors, patience);
+        return;
+    }
+    let until = steady().checked_add(patience);
+    while until.is_none_or(|until| steady() < until) && poll_readable(descriptors, LOOK) == 0 {}
+}
+
+/// Returns how many of the descriptors are readable, once one is, or after the timeout.
+fn poll_readable(descriptors: &[RawFd], patience: Duration) -> i32 {
     let poll = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     let mut polls: Vec<_> = descriptors.iter().map(poll).collect();
     // Rounded up: a wait that ends too early would be repeated.
     let milliseconds = i32::try_from(patience.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
     // SAFETY: `polls` has the length that is passed, and outlives the call.
-    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) }
 }
 
 /// Returns this process's user.

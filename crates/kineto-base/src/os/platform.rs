@@ -5,7 +5,8 @@
 //! linked. Code that works without a recording, such as a trace of a program's own records, takes time and process id from
 //! here.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use crate::wait::wall;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Whether the platform has the clocks, threads and files that a recording needs.
 pub const CAN_RECORD: bool = !cfg!(target_family = "wasm");
@@ -18,7 +19,7 @@ pub const REMEDY: &str = "record a native build of the program";
 
 /// Returns the time since the Unix epoch, 0 in WebAssembly.
 pub fn unix_time() -> Duration {
-    if CAN_RECORD { SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() } else { Duration::ZERO }
+    if CAN_RECORD { wall().duration_since(UNIX_EPOCH).unwrap_or_default() } else { Duration::ZERO }
 }
 
 /// Returns the id of this process, 0 in WebAssembly.

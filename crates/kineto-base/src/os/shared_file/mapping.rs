@@ -8,6 +8,7 @@ use super::{SharedFile, Unusable};
 use crate::os::descriptor::DescriptorId;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::{file_lock, fork, memory};
+use crate::wait::sleep;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -41,7 +42,7 @@ fn create_file(path: &Path, bytes: u64) -> Result<File, Unusable> {
     const TRIES: u32 = 50;
     let _ = (0..TRIES).any(|_| {
         file_lock::try_lock(&file) || {
-            std::thread::sleep(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
             false
         }
     });
