@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
 use crate::session::{Cycle, EndedBy, EndedRecording, Ending, Session, SessionHandle, Status};
 use crate::trace::Trace;
+use crate::wait::{since, steady};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ impl fmt::Debug for KinetoGuard {
 
 impl KinetoGuard {
     pub(crate) fn new(session: Arc<Session>) -> KinetoGuard {
-        KinetoGuard { session: session.into(), built: Some(Instant::now()) }
+        KinetoGuard { session: session.into(), built: Some(steady()) }
     }
 
     /// Creates a guard without a session.
@@ -123,7 +124,7 @@ impl KinetoGuard {
         let session = self.session.take();
         let Some(session) = session.get() else { return Ok(()) };
         session.requests.close(session.settings.patience());
-        let lived = self.built.map_or(Duration::ZERO, |built| built.elapsed());
+        let lived = self.built.map_or(Duration::ZERO, since);
         let closed = finish_and_write(session, EndedBy::Guard, |why| explain_early_drop(session, lived, why));
         session.end_guard();
         closed

@@ -146,7 +146,7 @@ pub use kineto_base::diag::{LogSink, Message, Severity};
 pub use kineto_base::os::{open_entry, thread_id};
 #[doc(inline)]
 pub use kineto_base::time::Timestamp;
-use kineto_base::{clock, diag, encoding, live, os, text, time};
+use kineto_base::{clock, diag, encoding, live, os, text, time, wait};
 #[doc(inline)]
 pub use kineto_devices::CollectorReport;
 use kineto_devices::correlation;

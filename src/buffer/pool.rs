@@ -4,6 +4,7 @@ use super::budget::{BufferBudget, ReservedBytes};
 use super::chunk::Chunk;
 use crate::live::SlotFile;
 use crate::os::memory;
+use crate::wait::unpark;
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -98,7 +99,7 @@ impl ChunkPool {
     /// Unparks the helper, if there is one yet.
     pub(crate) fn wake_helper(&self) {
         if let Some(helper) = self.helper.get() {
-            helper.unpark();
+            unpark(helper);
         }
     }
 
@@ -117,7 +118,7 @@ impl ChunkPool {
         if !self.starting.swap(true, Ordering::Acquire) {
             if let Some(helper) = starter.spawn_helper() {
                 // Unpark it in case a chunk was taken before its handle was stored.
-                self.helper.get_or_init(|| helper).unpark();
+                unpark(self.helper.get_or_init(|| helper));
             }
             self.starting.store(false, Ordering::Release);
         }
@@ -142,7 +143,7 @@ impl ChunkPool {
         let taken = self.take_ready().or_else(made).or_else(|| self.take_ready());
         if self.ready.len() <= self.ready.capacity() / 2 {
             match self.helper.get() {
-                Some(helper) => helper.unpark(),
+                Some(helper) => unpark(helper),
                 None if self.is_started.load(Ordering::Relaxed) => {}
                 None => self.start_helper(),
             }

@@ -3,6 +3,7 @@
 use super::Config;
 use crate::os::process;
 use crate::time::UtcTime;
+use crate::wait::wall;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,7 +62,7 @@ impl Config {
             host: self.host_name.clone().unwrap_or_else(process::host_name),
             pid: std::process::id(),
             rank: self.distributed.as_ref().map_or(0, |info| info.rank),
-            time: Some(SystemTime::now()),
+            time: Some(wall()),
         }
     }
 }

@@ -5,9 +5,10 @@ use super::source::{Incoming, RequestSource};
 use crate::config::Timetable;
 use crate::diag::diag;
 use crate::handler::numbered_path;
+use crate::wait::wall;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Delivers the windows of a timetable, each early enough to prepare collectors before it begins.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Alarm {
     /// Returns the request for the next window, which begins `ahead` from now.
     fn build_request(&self, ahead: Duration) -> Incoming {
         let (number, is_numbered) = (self.next + 1, self.timetable.is_numbered());
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         Incoming {
             text: self.timetable.request_text(wall + ahead),
             by: if is_numbered { format!("the configuration (window {number})") } else { "the configuration".into() },
@@ -109,6 +110,7 @@ impl RequestSource for Alarm {
 mod tests {
     use super::*;
     use crate::config::ParsedRequest;
+    use std::time::SystemTime;
 
     fn alarm(text: &str) -> Alarm {
         Alarm::new(Timetable::of(text), "/x/a.pt.trace.json".into(), Instant::now())

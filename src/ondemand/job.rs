@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::session::Session;
 use crate::trace::{Trace, TraceStats};
+use crate::wait::{since, steady, wall};
 use crate::write::file::Destination;
 use crate::write::sink::Sinks;
 use std::path::PathBuf;
@@ -40,18 +41,18 @@ pub(super) struct SharedPart {
 impl SharedPart {
     /// Returns the part between two times.
     pub(super) fn new(begin: SystemTime, end: SystemTime) -> SharedPart {
-        SharedPart { begin: Arc::new((begin, Instant::now()).into()), end: Arc::new(end.into()) }
+        SharedPart { begin: Arc::new((begin, steady()).into()), end: Arc::new(end.into()) }
     }
 
     fn begin(&self, at: SystemTime) {
-        self.begin.get_or_init(|| (at, Instant::now()));
+        self.begin.get_or_init(|| (at, steady()));
     }
 
     /// Ends the part now, unless the request gives the time.
     fn end(&self, given: Option<SystemTime>) {
-        if let Some((begin, since)) = self.begin.get() {
+        if let Some((begin, begun)) = self.begin.get() {
             // The wall clock may have been set since, back or forward.
-            self.end.get_or_init(|| given.unwrap_or_else(|| SystemTime::now().max(*begin + since.elapsed())));
+            self.end.get_or_init(|| given.unwrap_or_else(|| wall().max(*begin + since(*begun))));
         }
     }
 
@@ -97,7 +98,7 @@ impl Job {
         match self.request.kind {
             RequestKind::MemoryProfile => session.memory_profile.start_for(id, between),
             RequestKind::Trace if session.requests.shares_recording() => {
-                self.part.begin(between.map_or_else(SystemTime::now, |(begin, _)| begin));
+                self.part.begin(between.map_or_else(wall, |(begin, _)| begin));
                 Ok(())
             }
             RequestKind::Trace => session.requests.start(id, between, || self.recording_settings(session).0),

@@ -18,6 +18,7 @@ use crate::config::OnDemandConfig;
 use crate::diag::diag;
 use crate::os::{fork, process};
 use crate::session::Session;
+use crate::wait::steady;
 use alarm::Alarm;
 use dynolog::DaemonClient;
 use reload::ConfigReloader;
@@ -25,7 +26,6 @@ use runner::Runner;
 use source::RequestSource;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 use trigger::Trigger;
 
 /// The runner that serves requests. There is one in a process, because the daemon knows processes, not layers.
@@ -58,7 +58,7 @@ pub(crate) fn serve_requests(session: &Arc<Session>) {
 
 /// Starts a recording that begins now, and the thread for everything else.
 fn start_runner(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
-    let (settings, now) = (session.settings.next_config(), Instant::now());
+    let (settings, now) = (session.settings.next_config(), steady());
     let timetable = settings.ondemand.timetable.clone();
     // The parent serves the timetable; a forked child does not repeat it.
     let has_alarm = timetable.is_wanted() && !session.requests.is_of_parent();

@@ -9,6 +9,7 @@ use crate::os::descriptor::CheckedDescriptor;
 use crate::os::file_lock;
 use crate::os::folder::{FileId, Folder};
 use crate::session::{KeptFiles, remove_old_file};
+use crate::wait::wall;
 use crate::write::file::{Contents, Destination, FileFormat, file_error, temporary_name, unfinished_name};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -238,7 +239,7 @@ impl WrittenRequest {
         let files = paths.into_iter().filter_map(known).filter(|(id, path)| is_ours(path, id));
         let files: Vec<_> = files.map(|(id, path)| (path, id)).collect();
         let bytes = files.iter().filter_map(|(path, _)| fs::symlink_metadata(path).ok()).map(|file| file.len()).sum();
-        WrittenRequest { files, bytes, written: SystemTime::now() }
+        WrittenRequest { files, bytes, written: wall() }
     }
 
     /// Removes those of the files that no other file has replaced.

@@ -4,6 +4,7 @@ use super::source::RequestSource;
 use crate::config::{self, Config, ConfigFile};
 use crate::diag::diag;
 use crate::session::Session;
+use crate::wait::steady;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,14 +27,14 @@ impl ConfigReloader {
     /// Watches the file that `config` was read from.
     pub(super) fn new(config: Arc<Config>) -> ConfigReloader {
         let file = config.file.clone();
-        ConfigReloader { read: config, seen: file.clone(), done: file, next: Instant::now() + INTERVAL }
+        ConfigReloader { read: config, seen: file.clone(), done: file, next: steady() + INTERVAL }
     }
 
     /// Applies the file to the session and the sources, if it has changed.
     ///
     /// An invalid file changes nothing, and is reported once.
     pub(super) fn reload_if_changed(&mut self, session: &Session, sources: &mut [Box<dyn RequestSource>]) {
-        if !self.has_changed(Instant::now()) {
+        if !self.has_changed(steady()) {
             return;
         }
         let mut warnings = Vec::new();

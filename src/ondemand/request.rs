@@ -5,6 +5,7 @@ use super::place::OutputFile;
 use super::source::{AnswerChannel, Incoming};
 use crate::config::{OnDemandConfig, ParsedRequest, PlaceholderValues, Timetable, extension_warning};
 use crate::text::count_with_noun;
+use crate::wait::{steady, wall};
 use crate::write::file::FileFormat;
 use std::fmt;
 use std::path::PathBuf;
@@ -94,7 +95,7 @@ impl Request {
             return Err("ACTIVITIES_ENABLED is false; remove it".to_owned());
         }
         let is_own = incoming.output.is_some();
-        let (arrived, now) = (parts.time.unwrap_or_else(SystemTime::now), Instant::now());
+        let (arrived, now) = (parts.time.unwrap_or_else(wall), steady());
         if !is_own {
             check_bounds(&asked, settings, arrived)?;
         }

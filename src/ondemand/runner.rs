@@ -16,12 +16,13 @@ use crate::os::{datagram, fork, thread};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::session::{Patience, RequestHandler, Session};
 use crate::text::count_with_noun;
+use crate::wait::{Condvar, steady, wall};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Serves requests, one at a time.
 #[derive(Debug)]
@@ -125,7 +126,7 @@ impl Runner {
             reloader.reload_if_changed(&session, &mut sources);
             for source in &mut sources {
                 let busy = self.lock_machine().is_busy() || session.requests.why_busy().is_some();
-                let incoming = source.poll_requests(Instant::now(), busy);
+                let incoming = source.poll_requests(steady(), busy);
                 incoming.iter().for_each(|incoming| self.admit_incoming(&session, incoming));
             }
             self.cancel_if_evicted(&session);
@@ -138,7 +139,7 @@ impl Runner {
         if let Some(session) = self.session.upgrade() {
             self.end_all_requests(&session);
         }
-        sources.iter_mut().for_each(|source| source.close(Instant::now() + TICK));
+        sources.iter_mut().for_each(|source| source.close(steady() + TICK));
     }
 
     /// Waits until a request arrives or something is due; at most a second, because the clock may be set meanwhile.
@@ -397,9 +398,9 @@ impl Runner {
         actions.into_iter().for_each(|action| self.perform_action(session, action));
         let machine = self.lock_machine();
         // The wait of `close` has its own limit.
-        drop(
-            self.ended.wait_while(machine, |machine| machine.is_underway() || self.lock_last_requests().unreported > 0),
-        );
+        drop(self.ended.wait_while(&self.machine, machine, |machine| {
+            machine.is_underway() || self.lock_last_requests().unreported > 0
+        }));
     }
 }
 
@@ -452,8 +453,7 @@ impl RequestHandler for Runner {
                 diag!(Error, "ondemand", "a requested trace was not written: {}", wait.why_over());
                 return;
             }
-            has_ended =
-                self.end.wait_timeout(has_ended, left.min(PROGRESS_INTERVAL)).unwrap_or_else(PoisonError::into_inner).0;
+            has_ended = self.end.wait_until(&self.has_ended, has_ended, steady() + left.min(PROGRESS_INTERVAL));
         }
     }
 }
@@ -471,8 +471,8 @@ impl Drop for EndSignal<'_> {
 
 fn read_clocks(iteration: Option<u64>) -> ClockReading {
     // In this order, so that a pause between the two reads delays a start and never advances it.
-    let wall = SystemTime::now();
-    ClockReading { now: Instant::now(), wall, iteration, begins: false }
+    let wall = wall();
+    ClockReading { now: steady(), wall, iteration, begins: false }
 }
 
 fn report_start(job: &Job, late: Duration) {

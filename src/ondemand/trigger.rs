@@ -13,6 +13,7 @@ use crate::os::file_limit::FileLimitGuard;
 use crate::os::folder::{Folder, open_entry};
 use crate::os::inotify::{Change, Watch};
 use crate::os::{datagram, process};
+use crate::wait::{since, steady, wall};
 use crate::write::file;
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -69,7 +70,7 @@ impl Trigger {
         // A program may change its working directory.
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let pid = std::process::id();
-        let now = Instant::now();
+        let now = steady();
         Trigger {
             request: folder.join(format!("{pid}.request")),
             status: folder.join(format!("{pid}.status")),
@@ -160,7 +161,7 @@ impl Trigger {
         if (moved.dev(), moved.ino()) == (found.dev(), found.ino()) {
             return fs::remove_file(&aside);
         }
-        self.due = Some(Instant::now());
+        self.due = Some(steady());
         let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
         Folder::open(&self.folder)?.rename_new(&name(&aside), &name(&self.request))
     }
@@ -203,8 +204,8 @@ impl Trigger {
 
     /// Returns when this process began, earlier by the time between the two clock reads.
     fn process_start(&self) -> Option<SystemTime> {
-        let now = SystemTime::now();
-        now.checked_sub(process::age().unwrap_or_else(|| self.born.elapsed()))
+        let now = wall();
+        now.checked_sub(process::age().unwrap_or_else(|| since(self.born)))
     }
 
     /// Returns the path of a request's answer. Each id has its own file.
@@ -328,7 +329,7 @@ impl RequestSource for Trigger {
     }
 
     fn next_poll_time(&self) -> Instant {
-        self.due.unwrap_or_else(|| Instant::now() + NEVER_DUE)
+        self.due.unwrap_or_else(|| steady() + NEVER_DUE)
     }
 
     fn publish_status(&mut self, status: &str) {

@@ -49,6 +49,7 @@ use crate::live::LiveHandle;
 use crate::observer::Observers;
 use crate::os::{fork, memory, platform};
 use crate::time::Ticks;
+use crate::wait::steady;
 use crossbeam_queue::ArrayQueue;
 use kineto_base::budget::Eviction;
 use kineto_base::hash::HashSet;
@@ -58,7 +59,6 @@ use ring::ChunkRing;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 /// Process-wide ids and epochs, from 1. A chunk takes [`SLOTS`] consecutive ids.
 static NEXT_IDS: AtomicU64 = AtomicU64::new(SLOTS as u64);
@@ -469,7 +469,7 @@ impl Recorder {
     /// Drops the rows of threads that ended so long ago that none of their records is kept, every few seconds.
     fn drop_ended_lanes(&self) {
         let buffers = self.buffers();
-        let due = buffers.ring.horizon().and_then(|horizon| buffers.lanes.begin_drop(horizon, Instant::now()));
+        let due = buffers.ring.horizon().and_then(|horizon| buffers.lanes.begin_drop(horizon, steady()));
         if let Some(before) = due {
             buffers.lanes.drop_ended(before, &buffers.ring.used_lanes(&buffers.pool));
         }

@@ -1,6 +1,7 @@
 //! Triggers of dumps: hooks post them without a lock, and the session takes them.
 
 use crate::callsite::Site;
+use crate::wait::{since, steady, wall};
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,12 +67,12 @@ pub(crate) struct WatchedSpan {
 
 impl WatchedSpan {
     pub(crate) fn begin(site: &'static Site) -> WatchedSpan {
-        WatchedSpan { site, created: Instant::now() }
+        WatchedSpan { site, created: steady() }
     }
 
     /// Returns the cause of a dump if the span, which closes now, was slow.
     pub(crate) fn cause_at_close(&self) -> Option<TriggerCause> {
-        let (took, longer_than) = (self.created.elapsed(), self.site.slow_after?);
+        let (took, longer_than) = (since(self.created), self.site.slow_after?);
         let name = self.site.metadata.name();
         (took > longer_than).then_some(TriggerCause::SlowSpan { name, took, longer_than })
     }
@@ -92,7 +93,7 @@ impl TriggerQueue {
     }
 
     pub(super) fn post(&self, cause: TriggerCause) {
-        if self.events.push(TriggerEvent { cause, at: SystemTime::now() }).is_err() {
+        if self.events.push(TriggerEvent { cause, at: wall() }).is_err() {
             self.overflowed.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -7,6 +7,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
 use crate::trace::{Saver, Trace};
+use crate::wait::{sleep, steady};
 use crate::write::sink::Writers;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -204,7 +205,7 @@ pub(super) fn limit_saves(now: Instant) -> Option<Instant> {
 /// Waits for all saves; the process began to end at `now`.
 pub(super) fn wait_for_saves(now: Instant) {
     const INTERVAL: Duration = Duration::from_millis(5);
-    while limit_saves(now).is_some_and(|deadline| Instant::now() < deadline + TIME_TO_CLOSE) {
-        std::thread::sleep(INTERVAL);
+    while limit_saves(now).is_some_and(|deadline| steady() < deadline + TIME_TO_CLOSE) {
+        sleep(INTERVAL);
     }
 }

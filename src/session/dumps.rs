@@ -15,13 +15,14 @@ use crate::text::count_with_noun;
 use crate::text::joined;
 use crate::time::UtcTime;
 use crate::trace::Trace;
+use crate::wait::wall;
 use crate::write::file::stem_and_end;
 use crate::write::sink::Writers;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 impl Session {
     /// Begins to write what was recorded so far to a file of its own.
@@ -76,7 +77,7 @@ impl Session {
         reason: &str,
     ) -> Result<BackgroundSave, Error> {
         let number = self.dumps.fetch_add(1, Ordering::Relaxed) + 1;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = dump_path(output, std::process::id(), since, number, label);
         let (settings, observers) = (self.settings.clone(), self.recording.observers.clone());
         let triggers = matches!(source, DumpSource::Triggered(_)).then(|| self.triggers.clone());

@@ -10,6 +10,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::live::LiveFile;
 use crate::os::{exit, fork, platform, signal};
+use crate::wait::steady;
 use crate::write::sink::Writers;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -60,7 +61,7 @@ pub fn flush_all() {
     if !platform::CAN_RECORD {
         return;
     }
-    let sessions = ending_sessions(Instant::now());
+    let sessions = ending_sessions(steady());
     flush_sessions(&sessions, |session, deadline| session.begin_flush(deadline, false), |_| ());
 }
 
@@ -68,7 +69,7 @@ pub fn flush_all() {
 ///
 /// All files share one deadline, `flush_timeout` from now.
 pub(crate) fn at_exit() {
-    let now = Instant::now();
+    let now = steady();
     let sessions = ending_sessions(now);
     // They share the time limit with what is flushed.
     limit_saves(now);

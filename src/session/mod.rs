@@ -65,6 +65,7 @@ use crate::os::fork;
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::trace::Trace;
+use crate::wait::{sleep, steady};
 use crate::write::file;
 use crate::write::sink::{Sinks, Writers};
 use kineto_base::fallible;
@@ -373,8 +374,8 @@ fn lock_until<T>(lock: &Mutex<T>, deadline: Instant) -> Option<MutexGuard<'_, T>
         match lock.try_lock() {
             Ok(held) => return Some(held),
             Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
-            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
+            Err(TryLockError::WouldBlock) if steady() >= deadline => return None,
+            Err(TryLockError::WouldBlock) => sleep(Duration::from_micros(100)),
         }
     }
 }
@@ -384,7 +385,7 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Returns the time that is `wait` from now, or a year if that is less.
 fn deadline_after(wait: Duration) -> Instant {
-    Instant::now() + wait.min(YEAR)
+    steady() + wait.min(YEAR)
 }
 
 #[cfg(test)]

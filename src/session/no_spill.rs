@@ -5,6 +5,7 @@ use crate::config::Split;
 use crate::error::Error;
 use crate::recorder::Recorder;
 use crate::trace::Trace;
+use crate::wait::steady;
 use kineto_devices::CollectorSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl SpilledRecording {
 
 impl Session {
     pub(crate) fn spill_deadline(&self) -> Instant {
-        Instant::now()
+        steady()
     }
 
     pub(crate) fn write_parts(

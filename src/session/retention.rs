@@ -6,6 +6,7 @@ use super::dumps::time_part;
 use crate::config::RetentionLimits;
 use crate::diag::diag;
 use crate::text::escaped_path;
+use crate::wait::wall;
 use crate::write::sink::Sinks;
 use kineto_base::sorted::SortedMap;
 use std::fs;
@@ -116,7 +117,7 @@ pub(super) fn remove_old_dumps(newest: &Path, limits: &RetentionLimits, of_this_
 /// machines that share a folder differ.
 fn latest_time(newest: &str) -> String {
     const AHEAD: Duration = Duration::from_secs(60);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = wall().duration_since(UNIX_EPOCH).unwrap_or_default();
     time_part(now.saturating_add(AHEAD)).max(newest.to_owned())
 }
 

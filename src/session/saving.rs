@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
 use crate::text::count_with_noun;
 use crate::trace::Trace;
+use crate::wait::{since, sleep, steady};
 use crate::write::file::{Contents, Destination};
 use crate::write::sink::{Sinks, Writers};
 use kineto_base::channel::{Receiver, channel};
@@ -56,7 +57,7 @@ impl WriteWait {
         {
             self.end = deadline_after(limit);
         }
-        self.end.saturating_duration_since(Instant::now())
+        self.end.saturating_duration_since(steady())
     }
 
     /// Returns why the wait is over, and what to do.
@@ -131,7 +132,7 @@ impl Writes {
         let mut wait = patience.start_wait();
         while !is_over() && !wait.time_left(0).is_zero() {
             self.limit_writers(patience);
-            std::thread::sleep(INTERVAL);
+            sleep(INTERVAL);
         }
     }
 
@@ -266,7 +267,7 @@ impl PendingWrite {
         const INTERVAL: Duration = Duration::from_millis(100);
         let PendingWrite { outcome, trace, path, .. } = &self;
         let mut wait = self.patience.start_wait();
-        let mut shown = ShownProgress { trace, path, begun: Instant::now(), lines: 0, has_bar: false };
+        let mut shown = ShownProgress { trace, path, begun: steady(), lines: 0, has_bar: false };
         loop {
             let left = wait.time_left(trace.progress().steps());
             match outcome.recv_timeout(INTERVAL.min(left)) {
@@ -301,7 +302,7 @@ impl ShownProgress<'_> {
         /// The interval between further lines.
         const NEXT: Duration = Duration::from_secs(10);
         const WIDTH: usize = 30;
-        let elapsed = self.begun.elapsed();
+        let elapsed = since(self.begun);
         if elapsed < FIRST {
             return;
         }

@@ -30,6 +30,7 @@ use crate::segment::folder::LOCK;
 use crate::text::count_with_noun;
 use crate::time::Ticks;
 use crate::trace::Trace;
+use crate::wait::{since, sleep, steady, wall};
 use crate::write::file::stem_and_end;
 use crate::write::sink::Sinks;
 use kineto_devices::CollectorSet;
@@ -41,7 +42,7 @@ use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Moves the records of a session's recordings to disk, if that is configured.
 #[derive(Debug, Default)]
@@ -242,10 +243,8 @@ impl SpillControl {
             return LONGEST_WAIT;
         }
         let left = match (state.retry, self.interval()) {
-            (Some((at, _)), _) => at.saturating_duration_since(Instant::now()),
-            (None, Some(interval)) => {
-                interval.saturating_sub(state.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
-            }
+            (Some((at, _)), _) => at.saturating_duration_since(steady()),
+            (None, Some(interval)) => interval.saturating_sub(state.begun.map_or(Duration::ZERO, since)),
             (None, None) => LONGEST_WAIT,
         };
         left.clamp(SHORTEST_WAIT, LONGEST_WAIT)
@@ -325,16 +324,16 @@ impl SpilledRecording {
     /// Returns where the next part may end if a segment is due, and notes that it is being written.
     fn begin_if_due(&self, is_enough: bool, interval: Option<Duration>) -> Option<PartEnd> {
         let mut state = self.lock();
-        let begun = *state.begun.get_or_insert_with(Instant::now);
-        let is_late = |interval| state.retry.is_some() || begun.elapsed() >= interval;
+        let begun = *state.begun.get_or_insert_with(steady);
+        let is_late = |interval| state.retry.is_some() || since(begun) >= interval;
         let ends_now = is_enough || interval.is_some_and(is_late);
         let is_due = match state.retry {
-            Some((at, _)) => Instant::now() >= at,
+            Some((at, _)) => steady() >= at,
             None => ends_now || !state.cuts.is_empty(),
         };
         let begins = is_due && !state.is_writing && !state.is_closed;
         if begins {
-            (state.is_writing, state.begun) = (true, Some(Instant::now()));
+            (state.is_writing, state.begun) = (true, Some(steady()));
         }
         begins.then_some(if ends_now { PartEnd::StepOrNow } else { PartEnd::Step })
     }
@@ -467,15 +466,15 @@ impl SpilledRecording {
     /// Waits for the segment that is being written, at most until `deadline`; returns the recording if a part of it was moved.
     pub(crate) fn when_written(self: Arc<Self>, deadline: Instant) -> Option<Arc<SpilledRecording>> {
         const INTERVAL: Duration = Duration::from_millis(1);
-        while self.lock().is_writing && Instant::now() < deadline {
-            std::thread::sleep(INTERVAL);
+        while self.lock().is_writing && steady() < deadline {
+            sleep(INTERVAL);
         }
         (!self.is_empty()).then_some(self)
     }
 
     /// Writes a part as a segment, unless `deadline` is over; returns whether it is on disk. If not, the live file keeps its records.
     fn leave_part(&self, session: &Session, number: u32, trace: &Trace, deadline: Option<Instant>) -> bool {
-        let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let is_late = deadline.is_some_and(|deadline| steady() >= deadline);
         let folder = if is_late { Err(AT_DEADLINE.to_owned()) } else { self.folder(session, trace) };
         match folder.and_then(|folder| write_segment_file(trace, &folder, number)) {
             Ok(segment) => {
@@ -519,7 +518,7 @@ impl SpilledRecording {
 impl Session {
     /// Returns when to stop waiting for a segment that is being written.
     pub(crate) fn spill_deadline(&self) -> Instant {
-        self.settings.exit_deadline(Instant::now())
+        self.settings.exit_deadline(steady())
     }
 
     /// Writes a recording with parts that were moved to disk: each to a file of its own, `app.part0001.json`, `app.part0002.json` …
@@ -628,7 +627,7 @@ impl Session {
         let folder = folder.or_else(|| Some(Sinks::file_path(output.as_ref()?)?.parent()?.to_owned()));
         let stem =
             output.as_deref().and_then(Path::file_name).map_or(OsStr::new("kineto"), |name| stem_and_end(name).0);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut name = with_process_and_time(stem, std::process::id(), since);
         name.push(".segments");
         folder

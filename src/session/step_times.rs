@@ -1,5 +1,6 @@
 //! How long steps take, to notice slow ones.
 
+use crate::wait::{since, steady};
 use kineto_base::sorting::sort_few;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ const LEAST: Duration = Duration::from_millis(10);
 impl StepTimes {
     /// Begins a step.
     pub(super) fn begin_step(&mut self) {
-        self.begun = Some(Instant::now());
+        self.begun = Some(steady());
     }
 
     /// Forgets the step: no further one follows it directly.
@@ -38,7 +39,7 @@ impl StepTimes {
 
     /// Ends the step; returns it if it took `times` as long as the median of those before it.
     pub(super) fn end_step(&mut self, times: u32) -> Option<SlowStep> {
-        let took = self.begun.take()?.elapsed();
+        let took = since(self.begun.take()?);
         self.add_step(took, times)
     }
 

@@ -17,6 +17,7 @@ use crate::schedule::{
 };
 use crate::text::count_with_noun;
 use crate::trace::Trace;
+use crate::wait::steady;
 use kineto_devices::CollectorReport;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -461,7 +462,7 @@ impl Session {
         if !self.steps.has_handler() || self.requests.active_request().is_some() {
             return false;
         }
-        let patience = deadline.saturating_duration_since(Instant::now());
+        let patience = deadline.saturating_duration_since(steady());
         let delivered = self.steps.lock_step(Some(patience)).and_then(|mut lock| {
             let trace = self.recording.snapshot()?;
             let _ = trace.check_violations();

@@ -14,6 +14,7 @@ use crate::os::{fork, signal, thread};
 use crate::recorder::{TriggerCause, TriggerEvent, TriggerQueue};
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
+use crate::wait::{park_until, sleep, steady, unpark};
 use kineto_base::channel::channel;
 use std::fmt::Display;
 use std::panic;
@@ -126,7 +127,7 @@ impl DumpControl {
     fn handle_trigger(self: &Arc<Self>, trigger: TriggerEvent, mut state: MutexGuard<'_, DumpState>) {
         // After this one, there is no other.
         let is_fatal = cfg!(panic = "abort") && matches!(trigger.cause, TriggerCause::Panic);
-        let is_early = state.skips_until.is_some_and(|until| Instant::now() < until);
+        let is_early = state.skips_until.is_some_and(|until| steady() < until);
         if state.pending.is_some() || is_early && !is_fatal {
             state.count(1);
             let is_news = state.pending.is_none() && !std::mem::replace(&mut state.has_skipped, true);
@@ -166,9 +167,9 @@ impl DumpControl {
 
     /// Takes the pending dump when it is due, unless the end of the recording has taken it.
     fn dump_when_due(&self) {
-        let time_left = || Some(self.state.lock().pending.as_ref()?.due.saturating_duration_since(Instant::now()));
-        while let Some(left) = time_left().filter(|left| !left.is_zero()) {
-            std::thread::park_timeout(left);
+        let due = || Some(self.state.lock().pending.as_ref()?.due).filter(|due| *due > steady());
+        while let Some(due) = due() {
+            park_until(Some(due));
         }
         self.dump_now();
     }
@@ -180,7 +181,7 @@ impl DumpControl {
         let counts = std::mem::take(&mut state.counts);
         let taking = self.begin_taking(&mut state, trigger.cause);
         drop(state);
-        thread.iter().for_each(Thread::unpark);
+        thread.iter().for_each(unpark);
         let Some(session) = self.session.get().and_then(Weak::upgrade) else { return };
         let cause = trigger.cause;
         let dumped = session.dump_for_trigger(trigger, counts);
@@ -212,13 +213,13 @@ impl DumpControl {
         let is_awaited = |dump: &&TakingEntry| dump.thread != own && (deadline.is_some() || !dump.is_taken);
         let first_awaited = || self.state.lock().taking.iter().find(is_awaited).map(|dump| (dump.cause, dump.is_taken));
         while let Some((cause, is_taken)) = first_awaited() {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if deadline.is_some_and(|deadline| steady() >= deadline) {
                 if !is_taken {
                     diag!(Error, "dump", "no dump for: {cause}: the process ended first; raise flush_timeout");
                 }
                 return;
             }
-            std::thread::sleep(INTERVAL);
+            sleep(INTERVAL);
         }
     }
 
@@ -338,7 +339,7 @@ fn watch_panics() {
 
 /// Writes the dumps that were triggered. The process ends when this returns, at the latest after the time limit of files.
 fn dump_before_abort(sessions: Vec<Arc<Session>>) {
-    let now = Instant::now();
+    let now = steady();
     let Some(deadline) = sessions.iter().map(|session| session.settings.exit_deadline(now)).max() else { return };
     let (done, is_done) = channel();
     // Another thread takes no lock that the panicking one holds for good, or hangs alone.

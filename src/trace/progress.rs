@@ -3,6 +3,7 @@
 use crate::diag::diag;
 use crate::os::platform;
 use crate::text::count_with_noun;
+use crate::wait::{since, steady};
 use crate::write::file::FileContent;
 use kineto_base::fallible;
 use kineto_model::activity::Activity;
@@ -147,7 +148,7 @@ impl CountedRows<'_, '_> {
             });
         }
         let size_limit = file.report.file_limit.filter(|limit| file.bytes.file.get() >= *limit);
-        if size_limit.is_none() && self.progress.deadline.get().is_none_or(|deadline| Instant::now() < *deadline) {
+        if size_limit.is_none() && self.progress.deadline.get().is_none_or(|deadline| steady() < *deadline) {
             return Ok(());
         }
         *self.progress.lock_cut() = Some(FileCut { rows: written, size_limit });
@@ -205,13 +206,13 @@ impl<'f> ProgressReport<'f> {
     /// Returns whether there is a callback, and the last call was long enough ago.
     fn is_due(&self) -> bool {
         const LEAST: Duration = Duration::from_millis(100);
-        self.callback.is_some() && self.called.is_none_or(|called| called.elapsed() >= LEAST)
+        self.callback.is_some() && self.called.is_none_or(|called| since(called) >= LEAST)
     }
 
     fn call(&mut self, progress: SaveProgress) {
         let Some(callback) = &mut self.callback else { return };
         // There is no clock in WebAssembly.
-        self.called = platform::CAN_RECORD.then(Instant::now);
+        self.called = platform::CAN_RECORD.then(steady);
         if catch_unwind(AssertUnwindSafe(|| callback(progress))).is_err() {
             diag!(Error, "trace", "the progress callback panicked and is not called again; fix its code");
             self.callback = None;

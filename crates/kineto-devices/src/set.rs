@@ -13,6 +13,7 @@ use kineto_base::encoding::encoded;
 use kineto_base::live::{JournalKind, LiveFile};
 use kineto_base::os::fork;
 use kineto_base::time::{Ticks, Timestamp};
+use kineto_base::wait::steady;
 use kineto_model::activity::CorrelationId;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -297,7 +298,7 @@ impl Collection {
 
 impl Drop for CollectorSet {
     fn drop(&mut self) {
-        drop(self.stop_recordings(Timestamp::default(), Instant::now()));
+        drop(self.stop_recordings(Timestamp::default(), steady()));
     }
 }
 

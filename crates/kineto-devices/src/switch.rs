@@ -2,11 +2,12 @@
 
 use super::clock::realtime_now;
 use super::{RecordSink, Recording};
+use kineto_base::wait::{since, sleep, steady};
 use kineto_model::activity::{ActivityGroup, ActivityTypes};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The pause state of a collector.
 ///
@@ -91,13 +92,13 @@ impl Switch {
     /// Ends the recording: the collector is not switched any more. Waits briefly for a thread that is switching it.
     pub fn end_switching(&self) {
         const PATIENCE: Duration = Duration::from_millis(100);
-        let begun = Instant::now();
+        let begun = steady();
         loop {
             match self.applied.try_lock() {
                 Ok(mut applied) => return *applied = None,
                 Err(TryLockError::Poisoned(applied)) => return *applied.into_inner() = None,
-                Err(TryLockError::WouldBlock) if begun.elapsed() > PATIENCE => return,
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(50)),
+                Err(TryLockError::WouldBlock) if since(begun) > PATIENCE => return,
+                Err(TryLockError::WouldBlock) => sleep(Duration::from_micros(50)),
             }
         }
     }
@@ -117,6 +118,7 @@ mod tests {
     use kineto_base::time::Timestamp;
     use kineto_model::activity::ActivityType;
     use std::sync::OnceLock;
+    use std::time::Instant;
 
     /// Logs its calls; during its first pause, a resume is requested.
     #[derive(Debug, Default)]

@@ -6,11 +6,12 @@ use super::{Capabilities, Collector, RecordView, Recording, Selection, Thread, U
 use kineto_base::budget::Budget;
 use kineto_base::os::platform;
 use kineto_base::time::Timestamp;
+use kineto_base::wait::steady;
 use kineto_model::Loss;
 use kineto_model::activity::ActivityType;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Runs a collector without a session: for tests of collectors, and to check whether a collector works here.
 pub struct Trial<'c> {
@@ -102,7 +103,7 @@ impl<'c> Trial<'c> {
         let now = platform::unix_time();
         let now = Timestamp::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
         self.is_stopped = true;
-        self.recording.stop(now, Instant::now() + patience);
+        self.recording.stop(now, steady() + patience);
     }
 
     /// Returns the records delivered so far.

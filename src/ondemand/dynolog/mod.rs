@@ -8,6 +8,7 @@ mod wire;
 use super::source::{Incoming, RequestSource};
 use crate::config::OnDemandConfig;
 use crate::diag::diag;
+use crate::wait::steady;
 use ancestors::process_and_ancestors;
 use fabric::{DropReason, Fabric, SendError};
 use pace::Pace;
@@ -77,7 +78,7 @@ impl DaemonClient {
             job: settings.slurm_job_id,
             is_polling: settings.polls_daemon(),
             pace: Pace::new(settings.poll_interval),
-            due: Instant::now(),
+            due: steady(),
             asked: None,
             absent: None,
             unheard: None,
@@ -266,7 +267,7 @@ impl RequestSource for DaemonClient {
         }
         self.is_polling = settings.polls_daemon();
         self.pace.apply_settings(settings.poll_interval);
-        self.due = self.due.min(Instant::now() + self.pace.next_interval());
+        self.due = self.due.min(steady() + self.pace.next_interval());
     }
 
     fn next_poll_time(&self) -> Instant {
@@ -276,10 +277,10 @@ impl RequestSource for DaemonClient {
     /// Waits a moment for an outstanding answer: a daemon that answers a closed socket blocks for ten seconds each time.
     fn close(&mut self, deadline: Instant) {
         const MOMENT: Duration = Duration::from_millis(20);
-        let deadline = deadline.min(Instant::now() + MOMENT);
-        while self.asked.is_some() && Instant::now() < deadline {
+        let deadline = deadline.min(steady() + MOMENT);
+        while self.asked.is_some() && steady() < deadline {
             crate::os::datagram::wait_readable(self.descriptor().as_slice(), Duration::from_millis(5));
-            for request in self.take_answers(Instant::now()) {
+            for request in self.take_answers(steady()) {
                 diag!(
                     Warning,
                     "ondemand",

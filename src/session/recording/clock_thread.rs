@@ -14,12 +14,13 @@ use crate::os::{fork, signal, thread};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::time::Ticks;
+use crate::wait::{park_until, since, sleep, steady};
 use kineto_devices::CollectorSet;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The anchors of a recording, and the thread that adds to them.
 ///
@@ -92,9 +93,9 @@ impl ClockThread {
     pub(crate) fn start_ahead(&self) {
         const PATIENCE: Duration = Duration::from_millis(100);
         self.shared.recorder.pool().start_ahead();
-        let asked = Instant::now();
-        while !self.shared.begun.load(Ordering::Relaxed) && asked.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_micros(50));
+        let asked = steady();
+        while !self.shared.begun.load(Ordering::Relaxed) && since(asked) < PATIENCE {
+            sleep(Duration::from_micros(50));
         }
     }
 
@@ -220,9 +221,9 @@ impl ClockState {
         self.begun.store(true, Ordering::Relaxed);
         // From now on there are records to flush.
         signal::start_signal_thread(crate::session::at_exit, crate::session::dump_on_signal);
-        let mut next = Instant::now() + PERIOD;
+        let mut next = steady() + PERIOD;
         // The thread that started this one is inside a hook, perhaps on the only processor.
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
         while self.alive.load(Ordering::Relaxed) {
             self.duties.triggers.handle_triggers(self.recorder.triggers());
             let spills = self.duties.spill.current().is_some();
@@ -232,29 +233,25 @@ impl ClockState {
             self.duties.windows.drop_windows_if_due(&self.recorder);
             if self.recorder.epoch() == 0 {
                 // Devices may record, and segments are due by time.
-                if spills {
-                    std::thread::park_timeout(self.duties.spill.time_to_next())
-                } else {
-                    std::thread::park()
-                }
-                next = Instant::now() + PERIOD;
+                park_until(spills.then(|| steady() + self.duties.spill.time_to_next()));
+                next = steady() + PERIOD;
                 continue;
             }
             self.recorder.evict_until(self.oldest_kept(), &self.collectors);
             self.recorder.pool().refill();
             self.duties.live.maintain(&self.recorder);
             self.report_limit();
-            if Instant::now() >= next {
+            if steady() >= next {
                 let anchor = Anchor::read_clocks();
                 if self.recorder.epoch() != 0 {
                     self.add_anchor(anchor);
                     self.collectors.read_clocks();
                     self.duties.live.refresh(&self.recorder);
                 }
-                next = Instant::now() + PERIOD;
+                next = steady() + PERIOD;
             }
             let wait = if spills { self.duties.spill.time_to_next() } else { PERIOD };
-            std::thread::park_timeout(wait.min(next.saturating_duration_since(Instant::now())));
+            park_until(Some(next.min(steady() + wait)));
         }
     }
 }

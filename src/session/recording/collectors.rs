@@ -7,10 +7,11 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::session::observer::SessionEvent;
 use crate::time::Timestamp;
+use crate::wait::steady;
 use kineto_base::budget::Budget;
 use kineto_devices::{CaptureRange, CollectorReport, Marks, Selection};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long to wait for a collector's first records, which show that it works.
 const PROOF: Duration = Duration::from_millis(100);
@@ -83,7 +84,7 @@ impl SessionRecording {
             && !self.recorder.is_forked()
         {
             state.phase = SessionPhase::Idle;
-            drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+            drop(self.collectors.stop(Timestamp::default(), steady()));
             self.observers.queue_event(SessionEvent::Cancelled("the program dropped its preparation".to_owned()));
         }
     }

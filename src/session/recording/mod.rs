@@ -36,6 +36,7 @@ use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{RecordedBuffers, Recorder, ThreadFilter};
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{DeviceRecords, PostProcess, Recorded, Trace, TraceInfo, TraceMetadata, Violations, WindowSet};
+use crate::wait::steady;
 use crate::write::sink::Sinks;
 use clock_thread::ClockThread;
 pub(super) use clock_thread::Duties;
@@ -237,7 +238,7 @@ impl SessionRecording {
         let slice_sink = self.collectors.slice_sink(&self.collector_selection(&config));
         if !self.windows.begin(self.collectors.create_switches(), slice_sink) {
             let _ = self.recorder.take_live();
-            drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+            drop(self.collectors.stop(Timestamp::default(), steady()));
             self.clock_thread.end_spilling();
             self.observers.queue_event(SessionEvent::Cancelled(LOCKED_AT_FORK.to_owned()));
             return Err(Error::new(ErrorKind::Forked, LOCKED_AT_FORK));
@@ -334,7 +335,7 @@ impl SessionRecording {
             self.recorder.discard_late_records();
         }
         let _ = self.recorder.take_live();
-        drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+        drop(self.collectors.stop(Timestamp::default(), steady()));
         state.phase = SessionPhase::Idle;
         self.clock_thread.end_spilling();
         state.active_request.end();

@@ -2,8 +2,9 @@
 
 use super::pool::Pool;
 use crate::RecordSink;
+use kineto_base::wait::{Condvar, steady};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A channel to the reader thread of a recording.
@@ -106,7 +107,7 @@ impl ReaderCommands {
 
     /// Stops the recording at that time, on the clock of the records; returns `false`, and notes it, if the library hangs.
     pub(crate) fn stop_recording(&self, library: &str, sink: &RecordSink, at: u64, deadline: Instant) -> bool {
-        let limits = EndLimits::new(Instant::now(), deadline);
+        let limits = EndLimits::new(steady(), deadline);
         let has_ended = self.end_recording(RecordingEnd { at, deadline: limits.work }, limits.library);
         if !has_ended {
             sink.note(format!("{library} hung during the stop; the records in its buffers are lost"));
@@ -126,8 +127,8 @@ impl ReaderCommands {
     }
 
     fn wait_until(&self, patience: Duration, is_done: impl Fn(&CommandState) -> bool) -> bool {
-        let until = self.done.wait_timeout_while(self.lock_state(), patience, |state| !is_done(state));
-        !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let (state, until) = (self.lock_state(), steady() + patience);
+        is_done(&self.done.wait_while_until(&self.state, state, until, |state| !is_done(state)))
     }
 
     /// Returns whether a command is pending.

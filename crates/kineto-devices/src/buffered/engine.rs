@@ -9,6 +9,7 @@ use crate::library::contained::run_reader;
 use crate::{RecordSink, Unavailable};
 use kineto_base::os::thread;
 use kineto_base::text::count_with_noun;
+use kineto_base::wait::steady;
 use kineto_model::Loss;
 use std::fmt;
 use std::sync::Arc;
@@ -141,7 +142,7 @@ impl ReaderThread {
         self.library.begin_recording();
         let commands = self.commands.clone();
         let [shortest, ..] = self.traits.waits;
-        let (mut poll_at, mut wait) = (Instant::now() + POLL_EVERY, shortest);
+        let (mut poll_at, mut wait) = (steady() + POLL_EVERY, shortest);
         loop {
             self.pool.preallocate();
             let until = self.pausing.map_or(poll_at, |pausing| poll_at.min(pausing.poll_at));
@@ -154,12 +155,12 @@ impl ReaderThread {
             }
             self.suspend_kinds();
             self.library.poll();
-            if Instant::now() >= poll_at {
+            if steady() >= poll_at {
                 if !self.traits.needs_flushes || self.flush_finished_work() {
                     wait = shortest;
-                    poll_at = Instant::now() + POLL_EVERY;
+                    poll_at = steady() + POLL_EVERY;
                 } else {
-                    poll_at = Instant::now() + wait;
+                    poll_at = steady() + wait;
                     wait = (wait * 2).min(POLL_EVERY);
                 }
             }
@@ -169,7 +170,7 @@ impl ReaderThread {
     /// Disables the kinds in a pause, once the records of earlier launches have arrived, or had time to.
     fn suspend_kinds(&mut self) {
         if let Some(at) = self.kinds.pending_pause() {
-            let (now, [shortest, _, longest]) = (Instant::now(), self.traits.waits);
+            let (now, [shortest, _, longest]) = (steady(), self.traits.waits);
             let begun = || Pausing { cutoff: self.cutoff_at(at), poll_at: now, wait: shortest };
             let mut pausing = self.pausing.filter(|pausing| pausing.cutoff.at == at).unwrap_or_else(begun);
             if now >= pausing.poll_at {
@@ -193,7 +194,7 @@ impl ReaderThread {
     }
 
     fn cutoff_at(&self, at: u64) -> Cutoff {
-        Cutoff { at, requests: self.pool.request_count(), patience_ends: Instant::now() + PATIENCE, polls: 0 }
+        Cutoff { at, requests: self.pool.request_count(), patience_ends: steady() + PATIENCE, polls: 0 }
     }
 
     /// Flushes; returns whether that brought records of launches, or none are awaited.
@@ -223,7 +224,7 @@ impl ReaderThread {
     }
 
     fn read_returned(&mut self) {
-        let filled = self.pool.take_filled(Instant::now(), || true);
+        let filled = self.pool.take_filled(steady(), || true);
         self.read_buffers(filled);
     }
 
@@ -258,7 +259,7 @@ impl ReaderThread {
             self.flush_and_read(true);
         }
         self.kinds.disable_all();
-        let until = end.deadline.min(Instant::now() + PATIENCE);
+        let until = end.deadline.min(steady() + PATIENCE);
         if !self.flush_until(until, &|_| !pool.holds_records(u64::MAX)) {
             self.flush_and_read(true);
         }
@@ -271,7 +272,7 @@ impl ReaderThread {
     fn flush_until(&mut self, until: Instant, is_done: &dyn Fn(&mut dyn BufferedLibrary) -> bool) -> bool {
         let [mut wait, longest, _] = self.traits.waits;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(steady());
             self.flush_and_read(false);
             if is_done(&mut *self.library) {
                 return true;
@@ -279,7 +280,7 @@ impl ReaderThread {
             if left == Duration::ZERO {
                 return false;
             }
-            let filled = self.pool.take_filled(Instant::now() + wait.min(left), || false);
+            let filled = self.pool.take_filled(steady() + wait.min(left), || false);
             self.read_buffers(filled);
             wait = (wait * 2).min(longest);
         }

@@ -1,9 +1,10 @@
 //! The kinds of records that a library has enabled for a recording, which are disabled while the recording is paused.
 
+use kineto_base::wait::{since, steady};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Enables and disables kinds of records: CUPTI's activity kinds, PTI's views.
 pub(crate) trait KindSwitch: fmt::Debug + Send + Sync + 'static {
@@ -175,12 +176,12 @@ impl PausableKinds {
 
     /// Enables the kinds if a pause has ended but its resume gave up waiting for the lock.
     pub(crate) fn retry_resume(&self) {
-        let begun = Instant::now();
+        let begun = steady();
         let mut state = loop {
             match self.state.try_lock() {
                 Ok(state) => break state,
                 Err(TryLockError::Poisoned(state)) => break state.into_inner(),
-                Err(TryLockError::WouldBlock) if begun.elapsed() > self.patience => return,
+                Err(TryLockError::WouldBlock) if since(begun) > self.patience => return,
                 Err(TryLockError::WouldBlock) => std::thread::yield_now(),
             }
         };

@@ -2,12 +2,13 @@
 #![allow(unsafe_code, reason = "foreign code writes to the memory")]
 
 use crate::library::lease::OwningProcess;
+use kineto_base::wait::Condvar;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Libraries require buffers aligned to 8 bytes.
 const ALIGN: usize = 8;
@@ -309,13 +310,7 @@ impl Pool {
     /// Takes all unread buffers. If there is none, waits until `until` for the first, or until `wanted` returns true.
     pub(crate) fn take_filled(&self, until: Instant, wanted: impl Fn() -> bool) -> Vec<FilledBuffer> {
         let mut state = self.lock_state();
-        while state.ready.is_empty() && !wanted() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
-                break;
-            }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        state = self.changed.wait_while_until(&self.state, state, until, |state| state.ready.is_empty() && !wanted());
         // Keep the capacity, so that callbacks do not allocate.
         state.ready.drain(..).collect()
     }
@@ -424,6 +419,7 @@ impl PoolState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     const SIZE: usize = 64 << 10;
     const SCRAPS: ScrapLimits = ScrapLimits { bytes: 16 << 10, most: 5 };

@@ -21,10 +21,11 @@ use crate::buffered::pool::{OverflowBuffers, ScrapLimits};
 use crate::cuda::{Driver, cuda_version, is_inside_init};
 use crate::library::{Attempt, Library};
 use crate::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
+use kineto_base::wait::{sleep, steady};
 use kineto_model::activity::{ActivityType, ActivityTypes, DeviceType};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The loaded libraries.
 #[derive(Debug)]
@@ -285,16 +286,16 @@ impl Loaded {
         if !makes_test_call(patience, recorded) {
             return None;
         }
-        let until = Instant::now() + patience;
+        let until = steady() + patience;
         let before = HUB.pool.counts().filled;
         while HUB.pool.counts().filled == before {
-            if Instant::now() >= until {
+            if steady() >= until {
                 return Some(false);
             }
             let _ = self.driver.query_version();
-            commands.drain_buffers(until.saturating_duration_since(Instant::now()));
+            commands.drain_buffers(until.saturating_duration_since(steady()));
             if HUB.pool.counts().filled == before {
-                std::thread::sleep(Duration::from_millis(1));
+                sleep(Duration::from_millis(1));
             }
         }
         Some(true)

@@ -4,6 +4,7 @@ use super::hub::{HUB, Lease};
 use super::range::RangeMetrics;
 use super::subscriber::Subscriber;
 use crate::buffered::kinds::PausableKinds;
+use kineto_base::wait::steady;
 use kineto_model::activity::ActivityTypes;
 use std::sync::Arc;
 use std::time::Instant;
@@ -61,7 +62,7 @@ impl Drop for Subscription {
         }
         HUB.pool.close();
         HUB.set_range_metrics(None);
-        self.finish_ranges(Instant::now());
+        self.finish_ranges(steady());
         // The callback at its return, which releases the counters, needs the subscription.
         if let Some(ranges) = &self.ranges {
             ranges.wait_for_launches();

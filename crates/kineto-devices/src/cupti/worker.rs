@@ -15,6 +15,7 @@ use crate::clock::realtime_now;
 use crate::cuda::Driver;
 use kineto_base::os::{fork, thread};
 use kineto_base::text::count_with_noun;
+use kineto_base::wait::steady;
 use kineto_model::Loss;
 use std::time::{Duration, Instant};
 
@@ -88,7 +89,7 @@ impl BufferedLibrary for CuptiLibrary {
 
     fn has_records(&mut self, cutoff: &Cutoff) -> bool {
         let launches = &self.reader.launches;
-        let keeps_launching = launches.is_past(cutoff.at) && Instant::now() >= cutoff.patience_ends;
+        let keeps_launching = launches.is_past(cutoff.at) && steady() >= cutoff.patience_ends;
         launches.unfinished_count() == 0 && (keeps_launching || !HUB.pool.holds_records(cutoff.requests))
     }
 

@@ -15,6 +15,7 @@ use super::{
 use clock::ClockObservations;
 use kineto_base::os::{fork, thread};
 use kineto_base::time::Timestamp;
+use kineto_base::wait::steady;
 use kineto_model::activity::{ActivityType, ActivityTypes, CorrelationId};
 use records::{DeferredRecords, Resolved, SUBMISSION};
 use std::cell::RefCell;
@@ -338,7 +339,7 @@ impl DeferredEvents {
         if let Err(reason) = catch_panic("resolver", || resolver(&open, deadline)) {
             sink.note(reason.message());
         }
-        let over = Instant::now().saturating_duration_since(deadline);
+        let over = steady().saturating_duration_since(deadline);
         if over > Duration::from_millis(100) {
             sink.note(format!("the resolver exceeded its deadline by {over:.1?}"));
         }

@@ -22,12 +22,12 @@ use events::Events;
 use kineto_base::os::fork;
 use kineto_base::sorting::sort_few_by;
 use kineto_base::time::Timestamp;
+use kineto_base::wait::{sleep, steady};
 use kineto_model::activity::{ActivityTypes, CorrelationId};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// A profiler that a library registered, as a collector.
@@ -212,7 +212,7 @@ fn call_plugin<R: Send + 'static>(
 ) -> Option<R> {
     is_busy.store(true, Ordering::Relaxed);
     let busy = BusyGuard(is_busy.clone());
-    let patience = deadline.saturating_duration_since(Instant::now());
+    let patience = deadline.saturating_duration_since(steady());
     call_on_thread(name, patience, move || (call(), busy)).map(|(answer, _)| answer)
 }
 
@@ -220,7 +220,7 @@ fn call_plugin<R: Send + 'static>(
 fn wait_for_pushes(profiler: &SharedProfiler) {
     let [mut wait, longest] = POLL_EVERY;
     while !profiler.is_idle() {
-        thread::sleep(wait);
+        sleep(wait);
         wait = (wait * 2).min(longest);
     }
 }
@@ -247,7 +247,7 @@ impl Collector for LoadedPlugin {
         let asked = self.records.iter().filter(|known| selection.types.contains(known.kind()));
         let numbers: Vec<u32> = asked.map(|known| known.number()).collect();
         let LoadedPlugin { name, functions, context, .. } = *self;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = steady() + PATIENCE;
         let start = move || {
             let started = functions.start_profiler(&numbers);
             started.map(|profiler| StartedProfiler { functions, profiler })
@@ -286,7 +286,7 @@ impl Recording for PluginRecording {
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
-        let deadline = Instant::now() + EndLimits::new(Instant::now(), deadline).library;
+        let deadline = steady() + EndLimits::new(steady(), deadline).library;
         let Some(handle) = self.profiler.reject_pushes() else { return };
         let (functions, context, events) = (self.functions, self.context, Events::new(self.sink.clone(), self.types));
         let profiler = self.profiler.clone();

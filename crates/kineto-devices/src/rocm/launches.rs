@@ -6,8 +6,8 @@
 use super::hip::CallEffect;
 use crate::Name;
 use crate::buffered::engine::Cutoff;
+use kineto_base::wait::steady;
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
 
 /// The launches of a recording, by correlation id.
 ///
@@ -73,7 +73,7 @@ impl PendingLaunch {
 
 /// Returns whether the work of launches has arrived: all that is owed, and what may arrive, unless it had time to.
 pub(super) fn has_arrived([owed, hoped]: [usize; 2], cutoff: &Cutoff) -> bool {
-    owed == 0 && (hoped == 0 || Instant::now() >= cutoff.patience_ends)
+    owed == 0 && (hoped == 0 || steady() >= cutoff.patience_ends)
 }
 
 /// The most launches, and the most graphs, that are kept.

@@ -8,9 +8,10 @@ use crate::library::contained::run_reader;
 use crate::{CounterSample, DeviceDescription, RecordSink, Recording, Unavailable};
 use kineto_base::os::thread;
 use kineto_base::time::Timestamp;
+use kineto_base::wait::{Condvar, steady};
 use kineto_model::activity::ActivityType;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Reads the values of a device.
@@ -172,13 +173,12 @@ impl SamplerControl {
     fn wait_for_turn(&self, at: Instant) -> bool {
         let mut state = self.lock_state();
         while !state.is_stopping {
-            let left = at.saturating_duration_since(Instant::now());
             state = if state.is_paused {
-                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-            } else if left.is_zero() {
+                self.changed.wait(&self.state, state)
+            } else if steady() >= at {
                 return true;
             } else {
-                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                self.changed.wait_until(&self.state, state, at)
             };
         }
         false
@@ -186,8 +186,8 @@ impl SamplerControl {
 
     /// Waits for the thread's end; returns `false` if it takes longer than `patience`.
     fn wait_for_end(&self, patience: Duration) -> bool {
-        let until = self.changed.wait_timeout_while(self.lock_state(), patience, |state| !state.has_ended);
-        !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let (state, until) = (self.lock_state(), steady() + patience);
+        self.changed.wait_while_until(&self.state, state, until, |state| !state.has_ended).has_ended
     }
 }
 
@@ -241,15 +241,15 @@ fn sample_until_end(found: FoundDevices, period: Duration, control: &SamplerCont
     let FoundDevices { mut devices, notes } = found;
     notes.into_iter().for_each(|note| sink.note(note));
     control.change(|state| state.devices = devices.iter().map(|device| device.description.clone()).collect());
-    let mut at = Instant::now();
+    let mut at = steady();
     while control.wait_for_turn(at) {
         if !is_recording(sink) {
-            at = Instant::now() + UNTIL_BEGUN;
+            at = steady() + UNTIL_BEGUN;
             continue;
         }
         devices.iter_mut().for_each(|device| device.sample(control, sink));
         // Turns that were missed, in a pause or by a slow library, are not made up for.
-        let now = Instant::now();
+        let now = steady();
         at = Some(at + period).filter(|at| *at > now).unwrap_or(now + period);
     }
 }
@@ -275,7 +275,7 @@ impl Recording for TelemetryRecording {
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
         self.control.change(|state| state.is_stopping = true);
-        let patience = EndLimits::new(Instant::now(), deadline).library.min(STOP_PATIENCE);
+        let patience = EndLimits::new(steady(), deadline).library.min(STOP_PATIENCE);
         if !self.control.wait_for_end(patience) {
             self.sink.note(format!("{} hung in a reading; its later samples are missing", self.library));
         }

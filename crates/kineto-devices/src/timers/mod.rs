@@ -4,6 +4,7 @@ mod timeline;
 mod timer;
 
 use kineto_base::sorting::sort_in_place_by_key;
+use kineto_base::wait::{sleep, steady};
 pub use timer::{DeviceTimer, NotTimed, Token};
 
 use super::clock::realtime_now;
@@ -142,11 +143,11 @@ impl<T: DeviceTimer> TimerRecording<T> {
             if self.timer.has_passed(pair.last.token) {
                 return true;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(steady());
             if left.is_zero() {
                 return false;
             }
-            std::thread::sleep(left.min(Duration::from_micros(200)));
+            sleep(left.min(Duration::from_micros(200)));
         };
         // Events of other streams may have passed although one stream missed the deadline.
         let mut came = 0;

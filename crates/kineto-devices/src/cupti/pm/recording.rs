@@ -14,6 +14,7 @@ use kineto_base::channel::{Receiver, Sender, channel};
 use kineto_base::os::thread;
 use kineto_base::text::count_with_noun;
 use kineto_base::time::Timestamp;
+use kineto_base::wait::steady;
 use std::fmt::Write as _;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Mutex, PoisonError};
@@ -136,7 +137,7 @@ impl Recording for PmRecording {
     }
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
-        let limit = EndLimits::new(Instant::now(), deadline).library;
+        let limit = EndLimits::new(steady(), deadline).library;
         let until = SamplesUntil { at: to_vendor_clock(end, self.cupti.timestamp()) };
         if !self.command(|done| SamplingCommand::End(until, done), limit) {
             self.sink.note("libcupti hung while PM sampling was stopped; the samples that it had are lost");

@@ -2,8 +2,9 @@
 //! invalidates captures.
 
 use kineto_base::sorted::SortedMap;
+use kineto_base::wait::{Condvar, steady};
 use std::cell::RefCell;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// The captured streams of the process, as far as known: for each handle, how many captures run. The handle of a thread's own
@@ -68,8 +69,8 @@ impl Captures {
 
     /// Waits until no stream is being captured; returns whether that came true in time.
     pub(super) fn wait_for_ends(&self, limit: Duration) -> bool {
-        let waited = self.ended.wait_timeout_while(self.lock_streams(), limit, |streams| !streams.is_empty());
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
+        let (streams, until) = (self.lock_streams(), steady() + limit);
+        self.ended.wait_while_until(&self.streams, streams, until, |streams| !streams.is_empty()).is_empty()
     }
 
     /// Notes a call that begins.

@@ -4,8 +4,9 @@ use super::captures::Captures;
 use super::run::END_LIMIT;
 use super::session::{ContextProfiler, DeviceMetrics, MissReason};
 use crate::cuda::Driver;
+use kineto_base::wait::{Condvar, steady};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A context in which annotations are measured.
 #[derive(Debug)]
@@ -311,8 +312,7 @@ impl AnnotatedContext {
         let mut state = self.lock_state();
         state.is_closed = true;
         let is_busy = |state: &mut ContextState| state.range.is_some() && state.profiler.is_none();
-        let waited = self.range_ended.wait_timeout_while(state, END_LIMIT, is_busy);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.range_ended.wait_while_until(&self.state, state, steady() + END_LIMIT, is_busy);
         let is_open = state.range.is_some();
         let is_uncounted = state.range.is_some_and(|range| !range.is_counted);
         let Some(profiler) = state.profiler.take() else {

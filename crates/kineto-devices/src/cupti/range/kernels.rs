@@ -14,6 +14,7 @@ use super::session::{ContextSession, MissReason};
 use crate::DeviceWork;
 use crate::records::demangle::demangle;
 use kineto_base::sorted::SortedMap;
+use kineto_base::wait::steady;
 use kineto_model::Loss;
 use kineto_model::activity::ActivityType;
 use std::cell::RefCell;
@@ -196,7 +197,7 @@ impl KernelMetrics {
                 if !self.run.captures.is_any() {
                     session.release_idle(self.run.driver);
                 }
-            } else if !session.close(self.run.driver, Instant::now() + END_LIMIT) {
+            } else if !session.close(self.run.driver, steady() + END_LIMIT) {
                 self.lock_sessions().remove(&session.context);
             }
         }
@@ -205,7 +206,7 @@ impl KernelMetrics {
     /// Ends the measuring; releases the counters of all contexts unless a stream `is_captured`. A launch that is measured has
     /// until `deadline` to return.
     pub(super) fn finish(&self, deadline: Instant, is_captured: bool) {
-        let deadline = deadline.max(Instant::now() + END_LIMIT / 2);
+        let deadline = deadline.max(steady() + END_LIMIT / 2);
         let close = |session: &&Arc<ContextSession>| match is_captured {
             true => session.close_without_release(deadline),
             false => session.close(self.run.driver, deadline),
@@ -232,7 +233,7 @@ impl KernelMetrics {
     /// Releases the counters of all contexts.
     pub(super) fn release(&self) {
         let sessions: Vec<_> = self.lock_sessions().values().cloned().collect();
-        sessions.iter().for_each(|session| _ = session.close(self.run.driver, Instant::now() + END_LIMIT));
+        sessions.iter().for_each(|session| _ = session.close(self.run.driver, steady() + END_LIMIT));
     }
 
     /// Waits for the launches that are still measured, each of which then releases its counters.

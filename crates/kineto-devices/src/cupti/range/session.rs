@@ -6,7 +6,8 @@ use super::super::profiler::levels;
 use super::ffi::{RangeApi, RangeHandle, RangeUnit, StopReport};
 use crate::cuda::Driver;
 use crate::{DeviceDescription, Unavailable};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use kineto_base::wait::{Condvar, steady};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The metrics of a device.
@@ -105,15 +106,14 @@ impl ContextSession {
     }
 
     /// Waits until no launch is measured; returns `None` if that takes too long.
-    fn wait_for_turn(&self, limit: Duration) -> Option<MutexGuard<'_, SessionState>> {
-        let waited = self.turn_ended.wait_timeout_while(self.lock_state(), limit, |state| state.is_measuring);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    fn wait_for_turn(&self, until: Instant) -> Option<MutexGuard<'_, SessionState>> {
+        let state = self.turn_ended.wait_while_until(&self.state, self.lock_state(), until, |state| state.is_measuring);
         (!state.is_measuring).then_some(state)
     }
 
     /// Waits until no launch is measured.
     pub(super) fn wait_for_launch(&self) {
-        drop(self.turn_ended.wait_while(self.lock_state(), |state| state.is_measuring));
+        drop(self.turn_ended.wait_while(&self.state, self.lock_state(), |state| state.is_measuring));
     }
 
     /// Ends the turn that `is_measuring` reserves.
@@ -128,7 +128,7 @@ impl ContextSession {
     /// Why the launch is not measured.
     pub(super) fn begin_launch(&self) -> Result<(), MissReason> {
         let profiler = {
-            let mut state = self.wait_for_turn(TURN_LIMIT).ok_or(MissReason::NoTurn)?;
+            let mut state = self.wait_for_turn(steady() + TURN_LIMIT).ok_or(MissReason::NoTurn)?;
             if state.is_closed {
                 return Err(MissReason::Ended);
             }
@@ -183,8 +183,7 @@ impl ContextSession {
     /// counters when it returns.
     pub(super) fn close(&self, driver: &Driver, deadline: Instant) -> bool {
         self.lock_state().is_closed = true;
-        let limit = deadline.saturating_duration_since(Instant::now());
-        let Some(state) = self.wait_for_turn(limit) else { return true };
+        let Some(state) = self.wait_for_turn(deadline) else { return true };
         self.release_counters(driver, state);
         false
     }
@@ -192,7 +191,7 @@ impl ContextSession {
     /// Ends the measuring of the context without a call of CUPTI; returns whether a launch is still measured at the deadline.
     pub(super) fn close_without_release(&self, deadline: Instant) -> bool {
         self.lock_state().is_closed = true;
-        self.wait_for_turn(deadline.saturating_duration_since(Instant::now())).is_none()
+        self.wait_for_turn(deadline).is_none()
     }
 
     /// Releases the counters until the next launch, unless one is measured.

@@ -9,10 +9,11 @@ use super::records::{KERNEL_DISPATCH, MEMORY_COPY};
 use crate::rocm::ids;
 use crate::{RecordSink, Selection, Unavailable, Why};
 use kineto_base::os::fork;
+use kineto_base::wait::{sleep, steady};
 use kineto_model::Loss;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The hub of the process, once registration has begun.
 pub(super) static HUB: OnceLock<Hub> = OnceLock::new();
@@ -254,10 +255,10 @@ impl Hub {
     /// Flushes the buffer completely. An accepted flush is asynchronous, and the next flush is accepted only when it
     /// is done.
     pub(super) fn flush_all(&self) {
-        let patience_ends = Instant::now() + PATIENCE;
+        let patience_ends = steady() + PATIENCE;
         for _ in 0..2 {
-            while !self.flush_buffer() && !self.is_final() && Instant::now() < patience_ends {
-                std::thread::sleep(FLUSH_POLL);
+            while !self.flush_buffer() && !self.is_final() && steady() < patience_ends {
+                sleep(FLUSH_POLL);
             }
         }
     }
