@@ -1,6 +1,7 @@
 //! The thread that brings buffers to the client.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use crate::channel::{Receiver, Sender, channel};
+use crate::wait::{sleep, steady};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ impl<T: Send + 'static> DeliveryThread<T> {
     /// Delivers buffers after that many milliseconds. `waits` returns after the delivery, unless there is a delay.
     pub fn deliver(&self, buffers: T, delay: u64, waits: bool) {
         let (done, wait) = channel();
-        let due = Instant::now() + Duration::from_millis(delay);
+        let due = steady() + Duration::from_millis(delay);
         let sent = {
             let deliveries = self.deliveries.get_or_init(|| self.start());
             deliveries.lock().unwrap_or_else(PoisonError::into_inner).send(Delivery { buffers, due, done })
@@ -46,7 +47,7 @@ impl<T: Send + 'static> DeliveryThread<T> {
         let complete = self.complete;
         let run = move || {
             for Delivery { buffers, due, done } in receiver {
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                sleep(due.saturating_duration_since(steady()));
                 complete(buffers);
                 // An error means that no thread waits.
                 let _ = done.send(());

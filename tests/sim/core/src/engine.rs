@@ -1,7 +1,9 @@
 //! The engine that computes the times of work: a queue is a series, and work starts when its dependencies are done.
 
+use crate::clock::sleep;
 use crate::kernel::number_after;
 use crate::memory::Movement;
+use crate::wait::virtual_nanos;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -60,8 +62,9 @@ pub fn wait_until(clock: fn() -> u64, end: impl Fn() -> u64) {
     loop {
         match end().saturating_sub(clock()) {
             0 => return,
+            left if virtual_nanos().is_some() => sleep(Duration::from_nanos(left.min(1_000_000))),
             1..60_000 => std::thread::yield_now(),
-            left => std::thread::sleep(Duration::from_nanos((left - 50_000).min(200_000))),
+            left => sleep(Duration::from_nanos((left - 50_000).min(200_000))),
         }
     }
 }

@@ -19,3 +19,11 @@ pub mod memory;
 pub mod options;
 pub mod planted;
 pub mod record;
+
+// The clock of the program under test, and waits by it. Compiled here too: a library that links `kineto-base` counts as one that
+// records by itself.
+#[path = "../../../../crates/kineto-base/src/channel.rs"]
+pub mod channel;
+#[allow(dead_code, reason = "the devices use a part of it")]
+#[path = "../../../../crates/kineto-base/src/wait.rs"]
+mod wait;

@@ -3,7 +3,8 @@
 use super::clock::now;
 use super::link;
 use super::tracer::{NEVER, Work};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use sim_core::channel::{Receiver, Sender, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 

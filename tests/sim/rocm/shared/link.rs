@@ -53,7 +53,7 @@ pub(crate) fn delay_flush() {
     if options.hanging_flush {
         wait_for_finish();
     }
-    std::thread::sleep(Duration::from_millis(options.slow_flush));
+    sim_core::clock::sleep(Duration::from_millis(options.slow_flush));
 }
 
 /// Calls the client, by option on a new thread for each buffer.
@@ -71,6 +71,6 @@ fn wait_for_finish() {
     let Some(hip) = hip() else { return };
     let before = (hip.finishes)();
     while (hip.finishes)() == before {
-        std::thread::sleep(Duration::from_millis(1));
+        sim_core::clock::sleep(Duration::from_millis(1));
     }
 }

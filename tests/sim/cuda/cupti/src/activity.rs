@@ -42,7 +42,7 @@ impl Activity {
             return Err(Code::NOT_COMPATIBLE);
         }
         self.enabled.fetch_or(bit(kind)?, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(options.slow_enable));
+        sim_core::clock::sleep(Duration::from_millis(options.slow_enable));
         Ok(())
     }
 

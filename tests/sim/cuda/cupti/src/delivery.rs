@@ -94,7 +94,7 @@ pub(crate) fn deliver(client: &'static Client, mut buffers: Vec<Buffer>) {
 
 /// Waits for the time that an option sets.
 fn delay_callback() {
-    std::thread::sleep(Duration::from_millis(link::options().slow_callbacks));
+    sim_core::clock::sleep(Duration::from_millis(link::options().slow_callbacks));
 }
 
 fn complete((client, buffers): (&'static Client, Vec<Buffer>)) {

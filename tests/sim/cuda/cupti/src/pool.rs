@@ -152,7 +152,7 @@ pub(crate) fn flush(forced: bool) {
 fn flush_one(client: &'static Client, forced: bool) {
     let options = link::options();
     while options.hanging_flush && std::ptr::eq(link::options(), options) {
-        std::thread::sleep(Duration::from_millis(1));
+        sim_core::clock::sleep(Duration::from_millis(1));
     }
     let (start, mut out) = (options.reported(now()), Vec::new());
     {

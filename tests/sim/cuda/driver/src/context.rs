@@ -122,7 +122,7 @@ pub(crate) fn synchronize(correlation: u32) -> Outcome {
         (id, streams.flat_map(|stream| stream.queue.moments()).cloned().collect())
     };
     moments.iter().for_each(|moment| moment.wait(now));
-    std::thread::sleep(std::time::Duration::from_millis(control::options().slow_synchronize));
+    sim_core::clock::sleep(std::time::Duration::from_millis(control::options().slow_synchronize));
     trace::synchronized(&Synchronization {
         kind: CONTEXT_SYNCHRONIZE,
         correlation,

@@ -110,7 +110,7 @@ fn hang(hangs: fn(&Options) -> bool) {
         HANGS.fetch_add(1, Ordering::Relaxed);
     }
     while hangs(options()) {
-        std::thread::sleep(Duration::from_millis(5));
+        sim_core::clock::sleep(Duration::from_millis(5));
     }
 }
 
@@ -226,7 +226,7 @@ pub extern "C" fn nvmlDeviceGetUtilizationRates(handle: usize, place: *mut [u32;
 }
 
 fn used(handle: usize) -> Result<u64, i32> {
-    std::thread::sleep(Duration::from_micros(options().slow_us));
+    sim_core::clock::sleep(Duration::from_micros(options().slow_us));
     match options().memory_error {
         0 => read(handle, "used"),
         code => Err(code),

@@ -131,7 +131,7 @@ pub extern "C" fn rsmi_dev_power_get(index: u32, place: *mut u64, kind: *mut u32
         HANGS.fetch_add(1, Ordering::Relaxed);
     }
     while options().hang {
-        std::thread::sleep(Duration::from_millis(5));
+        sim_core::clock::sleep(Duration::from_millis(5));
     }
     const CURRENT_POWER: u32 = 1;
     answer(place, give(kind, CURRENT_POWER).ok_or(INVALID_ARGUMENTS).and_then(|()| read(index, "power")))

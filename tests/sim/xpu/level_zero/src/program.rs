@@ -209,7 +209,7 @@ fn synchronize(queue: u64, kind: u32, api: &Api) {
 pub extern "C" fn simCollective(name: *const c_char, communicator: u64, send: u64, receive: u64, us: u64) -> i32 {
     count(&control::counters().collectives);
     let start = now();
-    std::thread::sleep(Duration::from_micros(us));
+    sim_core::clock::sleep(Duration::from_micros(us));
     let (name, thread) = (keep(read_text(name).unwrap_or(c"")), thread_id());
     trace::communicated(&Communication { start, end: now(), thread, send, receive, communicator, name });
     DONE

@@ -119,7 +119,7 @@ pub extern "C" fn zesPowerGetEnergyCounter(power: usize, place: *mut [u64; 2]) -
         HANGS.fetch_add(1, Ordering::Relaxed);
     }
     while control::options().sysman_hang {
-        std::thread::sleep(Duration::from_millis(5));
+        sim_core::clock::sleep(Duration::from_millis(5));
     }
     match device_of(power, POWER) {
         Ok(device) => {

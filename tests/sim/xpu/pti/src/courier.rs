@@ -46,7 +46,7 @@ pub(crate) fn request() -> Option<Buffer> {
 
 fn ask(requested: Requested, completed: Completed) -> Option<Buffer> {
     let options = link::options();
-    std::thread::sleep(Duration::from_millis(options.slow_callbacks));
+    sim_core::clock::sleep(Duration::from_millis(options.slow_callbacks));
     let (mut address, mut size) = (std::ptr::null_mut(), 0);
     requested(&raw mut address, &raw mut size);
     count(&link::counters().requested_buffers);
@@ -73,7 +73,7 @@ fn complete(buffers: Vec<Buffer>) {
     let Some((_, completed)) = callbacks() else { return };
     for mut buffer in buffers {
         let options = link::options();
-        std::thread::sleep(Duration::from_millis(options.slow_callbacks));
+        sim_core::clock::sleep(Duration::from_millis(options.slow_callbacks));
         count(&link::counters().delivered_buffers);
         buffer.close(now());
         let cut = if options.cut_buffers && buffer.used > CUT { CUT } else { 0 };

@@ -91,10 +91,10 @@ pub(crate) fn flush() -> Outcome {
     let options = link::options();
     count(&link::counters().flushes);
     unless(options.flush_error)?;
-    std::thread::sleep(Duration::from_millis(options.slow_flush));
+    sim_core::clock::sleep(Duration::from_millis(options.slow_flush));
     let configured = link::configured();
     while options.hanging_flush && link::configured() == configured {
-        std::thread::sleep(Duration::from_millis(1));
+        sim_core::clock::sleep(Duration::from_millis(1));
     }
     let all: Vec<Buffer> = lock().drain().map(|(_, buffer)| buffer).collect();
     courier::deliver(all, true);

@@ -182,7 +182,7 @@ pub(crate) fn queued(work: &[Work]) {
     }
     drop(profilers);
     if is_replayed {
-        std::thread::sleep(Duration::from_millis(link::options().slow_launch));
+        sim_core::clock::sleep(Duration::from_millis(link::options().slow_launch));
     }
 }
 

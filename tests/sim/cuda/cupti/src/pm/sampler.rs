@@ -211,7 +211,7 @@ pub(crate) fn stop(handle: usize) -> Outcome {
 pub(crate) fn decode(params: &mut Decode) -> Outcome {
     let options = link::options();
     while options.pm_hang && std::ptr::eq(link::options(), options) {
-        std::thread::sleep(Duration::from_millis(1));
+        sim_core::clock::sleep(Duration::from_millis(1));
     }
     let mut image = Image::read(params.image, params.size)?;
     let device = params.sampler.wrapping_sub(FIRST_HANDLE) as u64;
