@@ -7,6 +7,8 @@ use std::thread;
 use std::time::Duration;
 use support::cuda::{self, Cuda, Stream};
 use support::gpu::{PATIENCE, events, keep_trace, kernels, machine, name, report};
+use support::virtual_time;
+use support::wait::sleep;
 use support::{File, nanos, record_with};
 use tracing::{Dispatch, dispatcher, info_span, subscriber};
 use tracing_kineto::integration::trial::Trial;
@@ -79,7 +81,7 @@ fn refusal(selection: &Selection) -> String {
 }
 
 // Shows the key CUPTI_PROFILER_ENABLE_PER_KERNEL.
-#[test]
+#[virtual_time]
 fn each_annotation_has_a_row_with_planted_values() {
     for settings in ["", "nested_driver=1", "cupti=12.6,driver=12060", "cupti=13.4,driver=13040"] {
         let machine = machine(settings);
@@ -119,7 +121,7 @@ fn each_annotation_has_a_row_with_planted_values() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn nested_annotations_belong_to_the_outer_one() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -137,7 +139,7 @@ fn nested_annotations_belong_to_the_outer_one() {
     check_note(&file, "2 nested annotations were measured as part of the outer one");
 }
 
-#[test]
+#[virtual_time]
 fn annotation_that_launches_nothing_has_no_row() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -153,7 +155,7 @@ fn annotation_that_launches_nothing_has_no_row() {
     assert_eq!(file.lost(Loss::VendorDropped), 0);
 }
 
-#[test]
+#[virtual_time]
 fn overlapping_annotations_are_not_measured() {
     let machine = machine("devices=2");
     let (kernel, barrier) = (machine.only_kernel("work"), Barrier::new(2));
@@ -198,7 +200,7 @@ fn overlapping_annotations_are_not_measured() {
     check_released(2);
 }
 
-#[test]
+#[virtual_time]
 fn one_annotation_has_a_row_for_each_device() {
     let machine = machine("devices=2");
     let file = measured(
@@ -215,7 +217,7 @@ fn one_annotation_has_a_row_for_each_device() {
     check_released(2);
 }
 
-#[test]
+#[virtual_time]
 fn captures_are_not_disturbed() {
     let machine = machine("");
     let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
@@ -239,7 +241,7 @@ fn captures_are_not_disturbed() {
     check_note(&file, "2 annotations were not measured: a stream was being captured");
 }
 
-#[test]
+#[virtual_time]
 fn captures_by_the_runtime_are_not_disturbed() {
     for settings in ["", "nested_driver=1"] {
         let machine = machine(settings);
@@ -260,7 +262,7 @@ fn captures_by_the_runtime_are_not_disturbed() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn captures_of_before_the_recording_are_not_disturbed() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -276,7 +278,7 @@ fn captures_of_before_the_recording_are_not_disturbed() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn capture_survives_the_end_of_another_context() {
     let machine = machine("");
     let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
@@ -299,7 +301,7 @@ fn capture_survives_the_end_of_another_context() {
     check_note(&file, "1 annotation was not measured: a stream was being captured");
 }
 
-#[test]
+#[virtual_time]
 fn open_annotation_is_cut_by_the_stop() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -319,7 +321,7 @@ fn open_annotation_is_cut_by_the_stop() {
     assert_eq!(planted(&again, 0), [("again", 1, 8)]);
 }
 
-#[test]
+#[virtual_time]
 fn paused_annotations_have_no_values() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -349,7 +351,7 @@ fn paused_annotations_have_no_values() {
     assert_eq!(stats.lost(Loss::VendorDropped), 0, "{stats:?}");
 }
 
-#[test]
+#[virtual_time]
 fn stop_during_annotations_releases_all_counters() {
     let machine = machine("");
     let is_over = AtomicBool::new(false);
@@ -373,7 +375,7 @@ fn stop_during_annotations_releases_all_counters() {
         };
         thread::scope(|scope| {
             (0..3).for_each(|_| drop(scope.spawn(work)));
-            thread::sleep(Duration::from_millis(20));
+            sleep(Duration::from_millis(20));
             guard.finish().unwrap();
             is_over.store(true, Ordering::Relaxed);
         });
@@ -384,7 +386,7 @@ fn stop_during_annotations_releases_all_counters() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn limit_leaves_later_annotations_unmeasured() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -396,7 +398,7 @@ fn limit_leaves_later_annotations_unmeasured() {
     check_note(&file, "3 annotations were not measured: CUPTI_PROFILER_MAX_RANGES is 2");
 }
 
-#[test]
+#[virtual_time]
 fn each_refusal_has_a_reason_and_advice() {
     let _machine = machine("");
     let mut without_type = selection(&[CYCLES]);
@@ -417,7 +419,7 @@ fn each_refusal_has_a_reason_and_advice() {
     assert!(reason.to_string().contains("CUPTI_PROFILER_METRICS excludes PM sampling"), "{reason}");
 }
 
-#[test]
+#[virtual_time]
 fn doctor_names_metrics_that_fit_in_one_pass() {
     let _machine = machine("");
     let names = ["dram__bytes_read.sum", CYCLES, "dram__bytes_write.sum", INSTRUCTIONS].map(ToOwned::to_owned);
@@ -426,7 +428,7 @@ fn doctor_names_metrics_that_fit_in_one_pass() {
     assert_eq!(gpus[0].one_pass, ["dram__bytes_read.sum", CYCLES, INSTRUCTIONS]);
 }
 
-#[test]
+#[virtual_time]
 fn context_that_cannot_be_measured_has_a_note() {
     for (settings, text) in
         [("range_error=35", "NVreg_RestrictProfilingToAdminUsers=0"), ("range_stop_error=9", "HARDWARE")]
@@ -441,7 +443,7 @@ fn context_that_cannot_be_measured_has_a_note() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn failed_wait_leaves_an_annotation_without_a_row() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -465,7 +467,7 @@ fn failed_wait_leaves_an_annotation_without_a_row() {
     assert_eq!(file.lost(Loss::VendorDropped), 2);
 }
 
-#[test]
+#[virtual_time]
 fn annotation_of_an_earlier_recording_owns_no_range() {
     let machine = machine("");
     let (kernel, barrier) = (machine.only_kernel("work"), Barrier::new(2));
@@ -503,7 +505,7 @@ fn annotation_of_an_earlier_recording_owns_no_range() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn stop_during_a_wait_counts_one_loss() {
     for waits_at_end in [false, true] {
         let machine = machine("");
@@ -547,7 +549,7 @@ fn stop_during_a_wait_counts_one_loss() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn call_that_outlives_its_recording_is_replaced() {
     let machine = machine("no_finish=endless");
     let endless = machine.only_kernel("endless");
@@ -568,7 +570,7 @@ fn call_that_outlives_its_recording_is_replaced() {
         let work = || {
             machine.launch(endless, 1, Stream::NULL);
             barrier.wait();
-            thread::sleep(Duration::from_millis(50));
+            sleep(Duration::from_millis(50));
         };
         measured(|builder| builder, work);
         cuda::finish();
@@ -582,7 +584,7 @@ fn call_that_outlives_its_recording_is_replaced() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn first_launch_without_a_context_is_counted() {
     for (settings, measures) in [("nested_driver=1,late_context=1", true), ("late_context=1", false)] {
         let machine = machine(settings);
@@ -607,7 +609,7 @@ fn first_launch_without_a_context_is_counted() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn other_than_one_range_has_one_note_with_figures() {
     for (settings, figures) in [
         ("range_fault=1", "0 ranges instead of 1, dropped 0, and the pass was incomplete"),
@@ -625,7 +627,7 @@ fn other_than_one_range_has_one_note_with_figures() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn rest_of_an_inner_annotation_has_no_row() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");

@@ -4,8 +4,9 @@
 use std::collections::HashSet;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::gpu::machine;
+use support::wait::{since, sleep, steady};
 use support::{File, cuda, gpu, spawn};
 use tracing::{info_span, subscriber};
 use tracing_kineto::{ActivityType, ActivityTypes, Format, KinetoLayerBuilder, Loss, Overflow, Trace};
@@ -69,7 +70,7 @@ impl LaunchRun {
             let builder = builder.config_file(config.path()).activities(TYPES).flush_timeout(self.patience());
             builder.buffer_limit_bytes(self.limits[0])
         });
-        let begun = Instant::now();
+        let begun = steady();
         cuda::reset();
         subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             let mut left = self.launches;
@@ -80,13 +81,13 @@ impl LaunchRun {
                 left -= now;
             }
         });
-        let launching = begun.elapsed();
-        let begun = Instant::now();
+        let launching = since(begun);
+        let begun = steady();
         let trace: Trace = guard.finish().unwrap();
-        let stopping = begun.elapsed();
-        let begun = Instant::now();
+        let stopping = since(begun);
+        let begun = steady();
         trace.write(std::io::sink(), Format::Json).unwrap();
-        let writing = begun.elapsed();
+        let writing = since(begun);
         let stats = trace.stats();
         let report = stats.collectors.iter().find(|report| report.name == "cupti").unwrap();
         let (records, notes) = (report.records, report.notes.clone());
@@ -177,7 +178,7 @@ fn child_that_keeps_the_newest() {
         let _root = info_span!("root", id = 7).entered();
         for step in 0..LAUNCHES / 100 {
             // The collector keeps up.
-            std::thread::sleep(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
             let _span = info_span!("hundred", step).entered();
             (0..100).for_each(|_| machine.launch(kernel, 1, stream));
         }
@@ -230,12 +231,12 @@ fn child_with_threads_and_snapshots() {
                         (0..20).for_each(|_| info_span!("launch").in_scope(|| cuda.launch(kernel, 1, stream)));
                         requests.fetch_add(1, Ordering::Relaxed);
                         // The collector keeps up.
-                        std::thread::sleep(Duration::from_millis(2));
+                        sleep(Duration::from_millis(2));
                     }
                 });
             }
             for _ in 0..4 {
-                std::thread::sleep(Duration::from_millis(600));
+                sleep(Duration::from_millis(600));
                 guard.profiler().snapshot().unwrap().write(std::io::sink(), Format::Json).unwrap();
             }
             ended.store(true, Ordering::Relaxed);
@@ -287,7 +288,7 @@ fn child_that_spills() {
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         for step in 0..LAUNCHES / 100 {
             // The collector and the disk keep up.
-            std::thread::sleep(Duration::from_millis(2));
+            sleep(Duration::from_millis(2));
             let _span = info_span!("hundred", step).entered();
             (0..100).for_each(|_| machine.launch(kernel, 1, stream));
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::cuda;
 use support::gpu::{Machine, PATIENCE, machine};
+use support::wait::sleep;
 use tracing_kineto::integration::trial::{Findings, Trial};
 use tracing_kineto::integration::{Cupti, Options, Selection};
 use tracing_kineto::{ActivityType, ActivityTypes, Loss};
@@ -27,7 +28,7 @@ fn keep_busy(machine: &Machine, act: impl FnOnce()) {
             let (kernel, streams) = (machine.only_kernel("work_us1000"), [(); 16].map(|()| machine.stream()));
             for stream in streams.into_iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
                 machine.launch(kernel, 1, stream);
-                std::thread::sleep(Duration::from_micros(100));
+                sleep(Duration::from_micros(100));
             }
         });
         let _end = LaunchesEnd(&is_over);
@@ -45,7 +46,7 @@ fn record_launches(machine: &Machine, types: ActivityTypes) -> (Findings, u64) {
     let before = cuda::count("launches");
     machine.launch(machine.only_kernel("endless"), 1, machine.stream());
     while cuda::count("launches") < before + 100 {
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
     }
     let launches = cuda::count("launches") - before;
     (trial.stop(PATIENCE / 20), launches)

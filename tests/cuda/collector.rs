@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::cuda;
 use support::cuda::{Cuda, Stream};
 use support::gpu::{PATIENCE, in_child, machine};
+use support::virtual_time;
+use support::wait::{since, steady};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
 use tracing_kineto::integration::{Collector, Cupti, Options, Recording, Selection, Thread, Why};
@@ -68,7 +70,7 @@ fn launch_ten(cuda: &Cuda) {
     (0..10).for_each(|_| cuda.launch(kernel, 4, Stream::NULL));
 }
 
-#[test]
+#[virtual_time]
 fn all_work_is_found_with_each_version() {
     for version in ["11.7", "11.8", "12.0", "12.4", "12.8", "12.9", "13.0", "13.1", "13.2", "13.3", "13.4"] {
         let machine = machine(&format!("cupti={version},nested_driver=1"));
@@ -149,7 +151,7 @@ fn check_waits(version: &str, found: &Findings) {
     assert_eq!(events[0].start > 0, has_time, "{version}");
 }
 
-#[test]
+#[virtual_time]
 fn types_that_are_not_selected_are_absent() {
     let machine = machine("");
     let cupti = Cupti::new(&Options::default());
@@ -166,7 +168,7 @@ fn types_that_are_not_selected_are_absent() {
     assert_eq!(kernels(&found).len(), 10);
 }
 
-#[test]
+#[virtual_time]
 fn stop_waits_for_running_work_but_not_for_captures() {
     let machine = machine("");
     let cuda = &machine.cuda;
@@ -187,7 +189,7 @@ fn stop_waits_for_running_work_but_not_for_captures() {
     assert_eq!(cuda::count("synchronizes"), 0);
 }
 
-#[test]
+#[virtual_time]
 fn endless_work_has_no_end() {
     let machine = machine("no_finish=endless");
     let cuda = &machine.cuda;
@@ -196,10 +198,10 @@ fn endless_work_has_no_end() {
     cuda.launch(cuda.only_kernel("first"), 1, Stream::NULL);
     cuda.synchronize();
     cuda.launch(cuda.only_kernel("endless"), 1, Stream::NULL);
-    let begun = Instant::now();
+    let begun = steady();
     let found = trial.stop(Duration::from_millis(300));
     // Part of the timeout is reserved for the library's last calls.
-    assert!(begun.elapsed() >= Duration::from_millis(150));
+    assert!(since(begun) >= Duration::from_millis(150));
     let ends: Vec<_> = kernels(&found).iter().map(|kernel| (kernel.name.as_str(), kernel.end > 0)).collect();
     assert_eq!(ends, [("first", true), ("endless", false)]);
     cuda::finish();
@@ -208,7 +210,7 @@ fn endless_work_has_no_end() {
     assert_eq!(kernels(&found).len(), 10);
 }
 
-#[test]
+#[virtual_time]
 fn successive_recordings_leak_no_ids() {
     let machine = machine("");
     let cuda = &machine.cuda;
@@ -229,7 +231,7 @@ fn successive_recordings_leak_no_ids() {
     assert!(kernels(&found).iter().all(|kernel| launch(&found, kernel).external == 0), "no id is left over");
 }
 
-#[test]
+#[virtual_time]
 fn snapshot_has_ended_work() {
     let machine = machine("");
     let cupti = Cupti::new(&Options::default());
@@ -241,7 +243,7 @@ fn snapshot_has_ended_work() {
     assert_eq!(kernels(&trial.stop(PATIENCE)).len(), 20);
 }
 
-#[test]
+#[virtual_time]
 fn other_user_of_the_library_is_named_and_goes_first() {
     let machine = machine("busy=1");
     let cupti = Cupti::new(&Options::default());
@@ -258,7 +260,7 @@ fn other_user_of_the_library_is_named_and_goes_first() {
     assert_eq!(kernels(&Trial::start(&cupti, &selection()).unwrap().stop(PATIENCE)).len(), 0);
 }
 
-#[test]
+#[virtual_time]
 fn refused_types_are_noted_and_others_recorded() {
     let machine = machine("privileges=1");
     let cupti = Cupti::new(&Options::default());
@@ -273,7 +275,7 @@ fn refused_types_are_noted_and_others_recorded() {
     assert_eq!(kernels(&trial.stop(PATIENCE)).len(), 10);
 }
 
-#[test]
+#[virtual_time]
 fn dropped_records_are_counted() {
     let machine = machine("drop=2");
     let found = recorded(|_| {
@@ -284,7 +286,7 @@ fn dropped_records_are_counted() {
     assert!(kernels(&found).len() < 10);
 }
 
-#[test]
+#[virtual_time]
 fn late_buffers_and_foreign_threads_lose_no_records() {
     for settings in
         ["late_buffers=50", "foreign_thread=1", "slow_callbacks=5", "late_buffers=50,foreign_thread=1,cupti=12.4"]
@@ -298,7 +300,7 @@ fn late_buffers_and_foreign_threads_lose_no_records() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn garbage_and_unknown_kinds_are_counted_and_skipped() {
     for (settings, all) in [("garbage=5", false), ("unknown_kinds=2", true)] {
         let machine = machine(settings);
@@ -312,7 +314,7 @@ fn garbage_and_unknown_kinds_are_counted_and_skipped() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn refused_push_is_reported_to_the_caller() {
     let machine = machine("push_error=1");
     let found = recorded(|recording| {
@@ -322,7 +324,7 @@ fn refused_push_is_reported_to_the_caller() {
     assert_eq!(kernels(&found).len(), 10);
 }
 
-#[test]
+#[virtual_time]
 fn clock_offset_does_not_end_the_recording_early() {
     for settings in ["clock_skew_ns=3600000000000", "clock_skew_ns=-3600000000000"] {
         let machine = machine(settings);
@@ -332,7 +334,7 @@ fn clock_offset_does_not_end_the_recording_early() {
 }
 
 // Shows the key ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB.
-#[test]
+#[virtual_time]
 fn memory_is_bounded_and_losses_are_counted() {
     for version in ["12.4", "13.0"] {
         let machine = machine(&format!("cupti={version}"));
@@ -351,7 +353,7 @@ fn memory_is_bounded_and_losses_are_counted() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn records_of_many_threads_and_contexts_do_not_mix() {
     let machine = machine("devices=2");
     let cuda = machine.cuda;
@@ -383,7 +385,7 @@ fn records_of_many_threads_and_contexts_do_not_mix() {
     assert_eq!(threads.len(), 4);
 }
 
-#[test]
+#[virtual_time]
 fn copies_between_devices_have_source_and_target() {
     let machine = machine("devices=2");
     let cuda = &machine.cuda;
@@ -402,7 +404,7 @@ fn copies_between_devices_have_source_and_target() {
     assert_eq!((copy.arg("fromDevice"), copy.arg("toDevice"), copy.arg("bytes")), (Some("0"), Some("1"), Some("1024")));
 }
 
-#[test]
+#[virtual_time]
 fn graph_can_be_one_record() {
     let machine = machine("");
     let cuda = &machine.cuda;
@@ -421,7 +423,7 @@ fn graph_can_be_one_record() {
     assert_eq!(names, ["CUDA graph", "node"]);
 }
 
-#[test]
+#[virtual_time]
 fn library_can_be_released() {
     let machine = machine("");
     let cupti = Cupti::new(&Options::default());
@@ -436,7 +438,7 @@ fn library_can_be_released() {
     assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"));
 }
 
-#[test]
+#[virtual_time]
 fn devices_match_the_machine() {
     let _machine = machine("devices=3,name=Fake GPU");
     let cupti = Cupti::new(&Options::default());
@@ -455,7 +457,7 @@ fn devices_match_the_machine() {
     assert!(cupti.attempts().iter().any(|attempt| attempt.what.starts_with("libcupti.so.13, already loaded")));
 }
 
-#[test]
+#[virtual_time]
 fn nothing_is_called_without_a_driver() {
     in_child("collector::child_without_a_driver", &[]);
 }
@@ -478,7 +480,7 @@ fn child_without_a_driver() {
     assert_eq!(capabilities.library, Some(cuda::library("sim_cupti")));
 }
 
-#[test]
+#[virtual_time]
 fn unusable_or_old_driver_is_reported() {
     in_child("collector::child_with_an_old_driver", &[]);
 }
@@ -496,7 +498,7 @@ fn child_with_an_old_driver() {
     assert!(reason.message().contains("CUDA 10.2"), "{reason}");
 }
 
-#[test]
+#[virtual_time]
 fn recording_may_start_before_the_first_call() {
     in_child("collector::child_that_starts_early", &[]);
 }

@@ -6,9 +6,11 @@
 )]
 
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::faults::{Fault, KERNELS, STEPS, check_accounted, check_clock, check_cpu, go_through, rows_of, whole};
 use support::gpu::{Counts, calls, kernels, losses, machine};
+use support::virtual_time;
+use support::wait::{since, sleep, steady};
 use support::{File, cuda, faults, gpu, layer, record_with};
 use tracing::info_span;
 use tracing_kineto::analysis::Events;
@@ -132,7 +134,7 @@ fn recorded(settings: &str) -> (gpu::Machine, File) {
     let machine = machine(if is_step(settings) { "" } else { settings });
     let ends = !settings.contains("no_finish");
     let timeout = if ends { gpu::PATIENCE } else { Duration::from_millis(200) };
-    let begun = Instant::now();
+    let begun = steady();
     let file = record_with(
         |builder| gpu::all(builder).flush_timeout(timeout),
         || {
@@ -140,7 +142,7 @@ fn recorded(settings: &str) -> (gpu::Machine, File) {
             program(&machine, settings);
         },
     );
-    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for missing records: {:?}", begun.elapsed());
+    assert!(since(begun) < gpu::PATIENCE, "the stop waits for missing records: {:?}", since(begun));
     assert_eq!(cuda::count("synchronizes"), u64::from(ends), "only the program's own calls");
     assert_eq!(cuda::count("push_depth"), 0, "nothing is left pushed");
     check_cpu(&file, calls(&file));
@@ -257,13 +259,13 @@ fn child_without_cupti_buffers() {
 fn wait_for_libcupti() {
     let _watch = gpu::watch(Duration::from_secs(100));
     while gpu::report(&gpu::record(|| ())).state.is_err() {
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
     }
 }
 
 /// Mutates random numbers in records: all host rows are present, and the file is readable. `MUTATIONS` sets the number of
 /// sessions.
-#[test]
+#[virtual_time]
 fn mutated_records_leave_a_readable_file() {
     let sessions = std::env::var("MUTATIONS").map_or(20, |sessions| sessions.parse().unwrap());
     for seed in 1..=sessions {

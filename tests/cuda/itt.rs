@@ -1,5 +1,6 @@
 //! ITT: the tasks that an ITT collector receives.
 
+use support::virtual_time;
 use support::{child, cuda, layer};
 use tracing::{info, info_span, subscriber};
 use tracing_kineto::{Mode, Modes, Trace, itt};
@@ -30,7 +31,7 @@ fn work(modes: impl Into<Modes>) -> Trace {
 }
 
 // Shows the key ITT_DOMAIN.
-#[test]
+#[virtual_time]
 fn spans_are_tasks() {
     let once = ["begin mine outer", "begin mine inner", "begin mine now", "end mine", "end mine", "end mine"];
     for child in ["itt::child_in_itt_mode", "itt::child_in_both_modes"] {
@@ -52,7 +53,7 @@ fn child_in_both_modes() {
     assert_eq!(work(Mode::Itt | Mode::Kineto).stats().slices, 4);
 }
 
-#[test]
+#[virtual_time]
 fn no_task_is_made_without_a_collector() {
     assert!(collector_calls("itt::child_without_a_collector", false).is_empty());
 }
@@ -67,7 +68,7 @@ fn child_without_a_collector() {
     drop(itt::range("unheard"));
 }
 
-#[test]
+#[virtual_time]
 fn manual_tasks_equal_pytorchs() {
     let expected = ["begin PyTorch range", "begin PyTorch mark", "end PyTorch", "end PyTorch"];
     assert_eq!(collector_calls("itt::child_with_manual_tasks", true), expected);

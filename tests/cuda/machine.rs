@@ -3,6 +3,7 @@
 
 use support::cuda::{self, Stream};
 use support::gpu::machine;
+use support::virtual_time;
 
 /// Returns whether a library of that name is loaded.
 fn is_loaded(name: &std::ffi::CStr) -> bool {
@@ -11,7 +12,7 @@ fn is_loaded(name: &std::ffi::CStr) -> bool {
     !library.is_null()
 }
 
-#[test]
+#[virtual_time]
 fn program_runs_on_the_simulated_gpu() {
     let cuda = machine("devices=2");
     assert!(is_loaded(c"libcuda.so.1") && is_loaded(c"libcupti.so.13"));

@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use support::cuda::{Cuda, Memory};
 use support::gpu::{VERSIONS, events, machine, name};
+use support::virtual_time;
 use support::{File, cuda, gpu};
 use tracing::info_span;
 use tracing_kineto::memory::{self, Device};
@@ -60,7 +61,7 @@ const EXPECTED: [&str; 8] = [
 ];
 
 // Shows the key PROFILE_DEVICE_MEMORY.
-#[test]
+#[virtual_time]
 fn allocations_are_in_the_trace_with_each_version() {
     let mut table =
         "| CUPTI | driver | expected | found | of device 0 | of device 1 | in spans |\n|---|---|---|---|---|---|---|\n"
@@ -96,7 +97,7 @@ fn check_timeline(version: &str, file: &File) {
     assert_eq!(counters.iter().filter(|name| **name == "GPU 0 allocated").count(), 7, "{version}: {counters:?}");
 }
 
-#[test]
+#[virtual_time]
 fn allocations_are_counted_once_with_an_allocator() {
     let machine = machine("");
     machine.set_current(machine.context(0));
@@ -125,7 +126,7 @@ fn allocations_are_counted_once_with_an_allocator() {
     assert!(rows(&support::record_with(gpu::all, program)).is_empty());
 }
 
-#[test]
+#[virtual_time]
 fn allocations_are_recorded_without_spans_or_call_records() {
     let machine = machine("enable_error=21:4");
     let context = machine.context(0);
@@ -144,7 +145,7 @@ fn allocations_are_recorded_without_spans_or_call_records() {
     assert_eq!(row["tid"].as_u64(), Some(std::process::id().into()));
 }
 
-#[test]
+#[virtual_time]
 fn refusal_is_noted_and_reported_allocations_are_kept() {
     let machine = machine("enable_error=27:49");
     machine.set_current(machine.context(0));
@@ -160,7 +161,7 @@ fn refusal_is_noted_and_reported_allocations_are_kept() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn pause_excludes_its_allocations() {
     let machine = machine("");
     machine.set_current(machine.context(0));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use support::File;
 use support::cuda::{self, Cuda, Stream};
 use support::gpu::{PATIENCE, machine, report};
+use support::virtual_time;
 use tracing::dispatcher;
 use tracing_kineto::{Loss, Metrics, annotate};
 
@@ -30,7 +31,7 @@ fn wait_for_launch(before: u64) {
     }
 }
 
-#[test]
+#[virtual_time]
 fn captures_belong_to_streams_whatever_is_current() {
     let machine = machine("devices=2");
     let (first, second) = (machine.context(0), machine.context(1));
@@ -53,7 +54,7 @@ fn captures_belong_to_streams_whatever_is_current() {
     check_note(&file, CAPTURED);
 }
 
-#[test]
+#[virtual_time]
 fn recapture_is_not_disturbed() {
     let machine = machine("cupti=13.4,driver=13040");
     let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
@@ -65,7 +66,7 @@ fn recapture_is_not_disturbed() {
     check_note(&file, CAPTURED);
 }
 
-#[test]
+#[virtual_time]
 fn annotation_after_a_cut_one_has_its_own_values() {
     let machine = machine("");
     let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
@@ -82,7 +83,7 @@ fn annotation_after_a_cut_one_has_its_own_values() {
 }
 
 /// The counters of a recording that ends in a capture are released before the next one.
-#[test]
+#[virtual_time]
 fn stop_in_a_capture_does_not_disturb_it() {
     let machine = machine("");
     let (kernel, stream) = (machine.only_kernel("work"), machine.stream());
@@ -112,7 +113,7 @@ fn stop_in_a_capture_does_not_disturb_it() {
     check_released(4);
 }
 
-#[test]
+#[virtual_time]
 fn kernels_of_a_capture_are_not_measured() {
     let machine = machine("");
     let (kernel, stream, other) = (machine.only_kernel("work"), machine.stream(), machine.stream());
@@ -135,7 +136,7 @@ fn kernels_of_a_capture_are_not_measured() {
     assert_eq!((file.lost(Loss::VendorDropped), file.lost(Loss::LaunchesWithoutWork)), (1, 0));
 }
 
-#[test]
+#[virtual_time]
 fn ends_of_other_contexts_cut_no_annotation() {
     let machine = machine("devices=2");
     let kernel = machine.only_kernel("work");
@@ -159,7 +160,7 @@ fn ends_of_other_contexts_cut_no_annotation() {
     check_released(2);
 }
 
-#[test]
+#[virtual_time]
 fn ends_of_other_contexts_cut_no_launch() {
     let machine = machine("devices=2,slow_launch=800");
     let kernel = machine.only_kernel("work");
@@ -184,7 +185,7 @@ fn ends_of_other_contexts_cut_no_launch() {
     check_released(2);
 }
 
-#[test]
+#[virtual_time]
 fn thread_that_ends_in_an_annotation_frees_the_context() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -240,7 +241,7 @@ fn stop_waits_for_a_launch_that_is_measured() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn functions_that_the_driver_lacks_need_no_note() {
     let notes = |settings| {
         let machine = machine(settings);

@@ -1,5 +1,6 @@
 //! NVTX: the ranges that a tool receives.
 
+use support::virtual_time;
 use support::{child, cuda, layer};
 use tracing::{info, info_span, subscriber};
 use tracing_kineto::{Mode, Trace, annotate};
@@ -60,7 +61,7 @@ fn check(lines: &[String]) {
     assert!(lines[1..].iter().filter(|line| line.contains(", op_id = ")).count() >= 2, "{lines:?}");
 }
 
-#[test]
+#[virtual_time]
 fn spans_are_ranges() {
     check(&tool_calls("nvtx::child_in_nvtx_mode", &[]));
 }
@@ -74,7 +75,7 @@ fn child_in_nvtx_mode() {
     assert!(trace.stats().observers[0].state.is_ok());
 }
 
-#[test]
+#[virtual_time]
 fn spans_are_ranges_and_slices() {
     check(&tool_calls("nvtx::child_in_both_modes", &[]));
 }
@@ -86,7 +87,7 @@ fn child_in_both_modes() {
     assert_eq!((trace.stats().slices, trace.stats().events), (2, 1));
 }
 
-#[test]
+#[virtual_time]
 fn mode_can_be_set_by_the_environment() {
     check(&tool_calls("nvtx::child_by_environment", &[("KINETO_MODE", "nvtx")]));
 }
@@ -103,7 +104,7 @@ fn child_by_environment() {
     assert_eq!(guard.finish().unwrap().stats().slices, 0);
 }
 
-#[test]
+#[virtual_time]
 fn tool_that_refuses_is_never_called() {
     let lines = tool_calls("nvtx::child_that_is_refused", &[("SIM_NVTX_REFUSE", "1")]);
     assert_eq!(lines, ["initialize 16 unknown=0"]);
@@ -118,7 +119,7 @@ fn child_that_is_refused() {
     assert_eq!(trace.stats().slices, 2);
 }
 
-#[test]
+#[virtual_time]
 fn invalid_tool_is_reported() {
     for (path, expected) in [("/nowhere/tool.so", "could not be opened"), ("libc.so.6", "no InitializeInjectionNvtx2")]
     {

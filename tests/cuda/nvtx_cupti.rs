@@ -2,12 +2,13 @@
 
 use std::ffi::{CStr, c_char};
 use support::cupti_client::{self, MARKER, MARKER_DATA, Record, of_kind};
+use support::virtual_time;
 use support::{child, cuda};
 use tracing::{info, info_span, subscriber};
 use tracing_kineto::{KinetoLayer, Mode, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-#[test]
+#[virtual_time]
 fn libcupti_receives_the_same_calls_as_other_tools() {
     let mut command = child::command("nvtx_cupti::child_under_cupti");
     child::run(command.env("NVTX_INJECTION64_PATH", cuda::library("sim_cupti")));

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use support::gpu::{VERSIONS, events, interval, machine, name};
 use support::ranges::Ranges;
+use support::virtual_time;
 use support::{File, child, cuda, gpu};
 use tracing::info_span;
 use tracing_kineto::{Devices, Doctor, KinetoLayerBuilder, Mode};
@@ -154,7 +155,7 @@ fn check(version: &str, file: &File) -> [usize; 5] {
     [rows.len(), instants.len(), detailed, extra_rows, kernels.len()]
 }
 
-#[test]
+#[virtual_time]
 fn ranges_of_spans_are_not_recorded_twice() {
     play("nvtx_ranges::child_that_makes_ranges_too", Some(&cupti()), &[]);
 }
@@ -179,7 +180,7 @@ fn child_that_makes_ranges_too() {
 }
 
 // Shows the key NVTX_RANGES.
-#[test]
+#[virtual_time]
 fn nvtx_ranges_are_absent_by_default() {
     play("nvtx_ranges::child_without_ranges_enabled", Some(&cupti()), &[]);
     play("nvtx_ranges::child_without_ranges_enabled", Some(&cupti()), &[("KINETO_NVTX_RANGES", "1")]);
@@ -201,7 +202,7 @@ fn child_without_ranges_enabled() {
     assert_eq!(ranges_of(&file).len(), usize::from(asked));
 }
 
-#[test]
+#[virtual_time]
 fn missing_variable_is_reported_with_its_value() {
     play("nvtx_ranges::child_without_the_variable", None, &[]);
     play("nvtx_ranges::child_without_the_variable", Some(&cuda::library("sim_nvtx")), &[]);
@@ -226,7 +227,7 @@ fn child_without_the_variable() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn doctor_reports_the_missing_variable() {
     play("nvtx_ranges::child_that_runs_the_doctor", None, &[("KINETO_NVTX_RANGES", "1")]);
 }
@@ -241,7 +242,7 @@ fn child_that_runs_the_doctor() {
     assert!(found.replace(char::is_whitespace, "").contains(&advice), "{found}");
 }
 
-#[test]
+#[virtual_time]
 fn annotations_alone_start_cupti_for_ranges() {
     play("nvtx_ranges::child_without_devices_activities", Some(&cupti()), &[]);
 }

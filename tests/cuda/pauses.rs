@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::cuda::{Cuda, Stream};
 use support::gpu::{Counts, calls, interval, kernels, machine, name, tally, under};
+use support::virtual_time;
+use support::wait::{since, sleep, steady};
 use support::{File, cuda, gpu, layer};
 use tracing::subscriber;
 use tracing_kineto::torch::Libkineto;
@@ -24,9 +26,9 @@ fn record(
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         work(&profiler);
-        let begun = Instant::now();
+        let begun = steady();
         let file = File::of(profiler.stop().unwrap());
-        assert!(begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+        assert!(since(begun) < gpu::PATIENCE, "{:?}", since(begun));
         Counts::of(&file);
         let found = tally(kernels(&file).iter().map(|kernel| name(kernel).to_owned()));
         (file, found)
@@ -58,7 +60,7 @@ fn stretches(file: &File) -> [usize; 2] {
     [of("host"), of("cupti")]
 }
 
-#[test]
+#[virtual_time]
 fn work_launched_in_a_pause_is_not_recorded() {
     let machine = machine("");
     let (file, found) = record(
@@ -80,7 +82,7 @@ fn work_launched_in_a_pause_is_not_recorded() {
     assert_eq!((cuda::count("push_depth"), cuda::count("synchronizes")), (0, 2));
 }
 
-#[test]
+#[virtual_time]
 fn work_launched_before_a_pause_is_recorded_to_its_end() {
     let machine = machine("");
     let (file, found) = record(
@@ -96,7 +98,7 @@ fn work_launched_before_a_pause_is_recorded_to_its_end() {
     assert_eq!(cuda::count("synchronizes"), 0, "no call waits for a device");
 }
 
-#[test]
+#[virtual_time]
 fn cupti_is_suspended_in_a_pause_and_records_again_after() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
@@ -126,7 +128,7 @@ fn cupti_is_suspended_in_a_pause_and_records_again_after() {
     assert_eq!(stretches(&file), [3, 3]);
 }
 
-#[test]
+#[virtual_time]
 fn activity_group_can_be_paused_alone() {
     let machine = machine("");
     let (file, found) = record(
@@ -156,7 +158,7 @@ fn activity_group_can_be_paused_alone() {
     assert!(is_before(cupti, host) && cupti.stretches[1].0 < host.stretches[1].0);
 }
 
-#[test]
+#[virtual_time]
 fn span_exited_while_the_host_is_paused_launches_nothing() {
     let machine = machine("");
     let (file, _) = record(
@@ -175,7 +177,7 @@ fn span_exited_while_the_host_is_paused_launches_nothing() {
 }
 
 // Shows the key CUDA_PROFILER_RANGE.
-#[test]
+#[virtual_time]
 fn nothing_is_recorded_outside_of_profiler_ranges() {
     for options in ["", "nested_driver=1"] {
         let machine = machine(options);
@@ -207,7 +209,7 @@ fn nothing_is_recorded_outside_of_profiler_ranges() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn range_may_be_open_at_the_end_and_across_recordings() {
     let machine = machine("");
     let (layer, guard) = layer(|builder| gpu::all(builder).devices(Devices::new().profiler_range(true)));
@@ -229,7 +231,7 @@ fn range_may_be_open_at_the_end_and_across_recordings() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn host_alone_can_be_recorded_in_ranges() {
     let machine = machine("");
     let host = ActivityTypes::from(ActivityType::UserAnnotation);
@@ -245,7 +247,7 @@ fn host_alone_can_be_recorded_in_ranges() {
     assert_eq!(cuda::count("api_records"), 0);
 }
 
-#[test]
+#[virtual_time]
 fn empty_trace_reports_that_ranges_cannot_be_observed() {
     let machine = machine("busy=1");
     let (file, found) = record(
@@ -270,7 +272,7 @@ fn empty_trace_reports_that_ranges_cannot_be_observed() {
     assert_eq!(spans(&file), ["by_hand"]);
 }
 
-#[test]
+#[virtual_time]
 fn concurrent_ranges_pauses_snapshots_and_stops_finish() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
@@ -286,7 +288,7 @@ fn concurrent_ranges_pauses_snapshots_and_stops_finish() {
                     cuda.start_profiler();
                     cuda.launch(function, 1, Stream::NULL);
                     cuda.stop_profiler();
-                    std::thread::sleep(Duration::from_micros(100));
+                    sleep(Duration::from_micros(100));
                 }
             });
         }

@@ -1,10 +1,11 @@
 //! PM sampling on the simulated devices: planted samples come back, and each fault has its reason.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::cuda::Stream;
 use support::gpu::{Machine, PATIENCE, events, in_child, machine};
+use support::wait::{sleep, steady, wall};
 use support::{File, layer, nanos, record_with};
-use support::{cuda, gpu};
+use support::{cuda, gpu, virtual_time};
 use tracing::subscriber;
 use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
 use tracing_kineto::integration::{Options, PmSampling, Selection, Unavailable, Why};
@@ -39,7 +40,7 @@ fn sampled(selection: &Selection) -> Findings {
 fn sampled_until(selection: &Selection) -> (Findings, [u64; 2]) {
     let sampler = sampler();
     let trial = Trial::start(&sampler, selection).unwrap();
-    std::thread::sleep(TIME);
+    sleep(TIME);
     let before = now();
     let found = trial.stop(PATIENCE);
     (found, [before, now()])
@@ -79,7 +80,7 @@ fn check_planted(found: &Findings, device: i32) -> usize {
 }
 
 // Shows the key CUPTI_PM_SAMPLING_METRICS.
-#[test]
+#[virtual_time]
 fn planted_samples_of_two_devices_come_back() {
     let _machine = machine("devices=2");
     let begun = now();
@@ -95,7 +96,7 @@ fn planted_samples_of_two_devices_come_back() {
 }
 
 fn now() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = wall().duration_since(std::time::UNIX_EPOCH).unwrap();
     u64::try_from(now.as_nanos()).unwrap()
 }
 
@@ -109,11 +110,11 @@ fn check_released(enabled: u64) {
 
 /// Samples two metrics in a session of this builder; returns its file.
 fn recorded(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder) -> File {
-    record_with(|builder| configure(builder).flush_timeout(PATIENCE), || std::thread::sleep(TIME))
+    record_with(|builder| configure(builder).flush_timeout(PATIENCE), || sleep(TIME))
 }
 
 // Shows the keys CUPTI_PM_SAMPLING_DEVICE_ID, CUPTI_PM_SAMPLING_INTERVAL_US.
-#[test]
+#[virtual_time]
 fn builder_selects_metrics_devices_and_interval() {
     let _machine = machine("devices=3");
     let file = recorded(|builder| {
@@ -144,7 +145,7 @@ fn builder_selects_metrics_devices_and_interval() {
     check_released(2);
 }
 
-#[test]
+#[virtual_time]
 fn clock_that_cannot_be_read_has_no_bound() {
     let _machine = machine("cupti=13.5");
     let file = recorded(|builder| gpu::all(builder).metrics(Metrics::new().pm_sampling([CYCLES])));
@@ -162,7 +163,7 @@ fn summary(file: &File) -> String {
     notes.into_iter().find(|note| note.starts_with("GPU 0: ") && note.contains(" samples")).unwrap()
 }
 
-#[test]
+#[virtual_time]
 fn counts_of_a_prepared_recording_begin_with_it() {
     let _machine = machine("pm_overflow=2");
     let (layer, guard) = layer(|builder| {
@@ -171,9 +172,9 @@ fn counts_of_a_prepared_recording_begin_with_it() {
     let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         let prepared = Libkineto::of(&profiler).prepare().unwrap();
-        std::thread::sleep(TIME);
+        sleep(TIME);
         prepared.start().unwrap();
-        std::thread::sleep(TIME);
+        sleep(TIME);
         File::of(profiler.stop().unwrap())
     });
     let count = summary(&file).split(' ').nth(2).unwrap().parse::<usize>().unwrap();
@@ -181,17 +182,17 @@ fn counts_of_a_prepared_recording_begin_with_it() {
     assert_eq!(file.lost(Loss::VendorDropped), 0, "{}", summary(&file));
 }
 
-#[test]
+#[virtual_time]
 fn samples_of_a_pause_are_no_losses() {
     let _machine = machine("");
     let (layer, guard) = layer(|builder| builder.metrics(Metrics::new().pm_sampling([CYCLES])).flush_timeout(PATIENCE));
     let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
-        std::thread::sleep(TIME);
+        sleep(TIME);
         profiler.pause().unwrap();
-        std::thread::sleep(TIME);
+        sleep(TIME);
         profiler.resume().unwrap();
-        std::thread::sleep(TIME);
+        sleep(TIME);
         File::of(guard.finish().unwrap())
     });
     let rows = events(&file, "C", "hardware_counters").len();
@@ -202,7 +203,7 @@ fn samples_of_a_pause_are_no_losses() {
     assert!((rows..=rows + 2).contains(&delivered) && summary.ends_with(" samples"), "{rows}: {summary}");
 }
 
-#[test]
+#[virtual_time]
 fn nothing_is_sampled_without_metrics_or_type() {
     let machine = machine("");
     let off = recorded(|builder| builder.activities(ActivityTypes::ALL));
@@ -219,7 +220,7 @@ fn nothing_is_sampled_without_metrics_or_type() {
     drop(machine);
 }
 
-#[test]
+#[virtual_time]
 fn recordings_one_after_another_sample_both() {
     let _machine = machine("");
     for recording in 1..=3 {
@@ -229,7 +230,7 @@ fn recordings_one_after_another_sample_both() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn second_recording_at_once_is_refused() {
     let _machine = machine("");
     let sampler = sampler();
@@ -241,7 +242,7 @@ fn second_recording_at_once_is_refused() {
     check_released(1);
 }
 
-#[test]
+#[virtual_time]
 fn old_versions_lose_nothing() {
     for settings in ["cupti=12.6,driver=12060", "cupti=12.8,driver=12080", "cupti=13.4,driver=13040"] {
         let _machine = machine(settings);
@@ -253,7 +254,7 @@ fn old_versions_lose_nothing() {
 }
 
 /// A decode that fills an image discards the other samples that it has taken.
-#[test]
+#[virtual_time]
 fn image_is_emptied_before_it_is_full() {
     let _machine = machine("pm_image=16");
     let mut selection = selection(&[CYCLES, THROUGHPUT], &["0"]);
@@ -261,30 +262,30 @@ fn image_is_emptied_before_it_is_full() {
     let sampler = sampler();
     let trial = Trial::start(&sampler, &selection).unwrap();
     // More samples than the image holds; an emptied one has place for 0.6 s.
-    std::thread::sleep(Duration::from_millis(1200));
+    sleep(Duration::from_millis(1200));
     let found = trial.stop(PATIENCE);
     assert!(samples(&found, 0).len() > 16 && found.losses.is_empty(), "{:?} {:?}", found.losses, found.notes);
 }
 
-#[test]
+#[virtual_time]
 fn snapshot_has_the_samples_so_far() {
     let _machine = machine("");
     let sampler = sampler();
     let trial = Trial::start(&sampler, &selection(&[CYCLES, THROUGHPUT], &[])).unwrap();
-    std::thread::sleep(TIME);
+    sleep(TIME);
     let first = check_planted(&trial.look(), 0);
     assert!(first >= 100, "{first}");
     assert!(check_planted(&trial.stop(PATIENCE), 0) >= first);
 }
 
-#[test]
+#[virtual_time]
 fn old_chips_are_sampled_by_cycles() {
     let _machine = machine("capability=80");
     let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
     assert!(check_planted(&found, 0) >= 100);
 }
 
-#[test]
+#[virtual_time]
 fn each_refusal_has_a_reason_and_advice() {
     let two_passes = ["dram__bytes_read.sum", "dram__bytes_write.sum"];
     for (settings, metrics, why, texts) in [
@@ -323,12 +324,12 @@ fn each_refusal_has_a_reason_and_advice() {
     assert_eq!(refusal(&selection(&[CYCLES], &["2"])).why(), Why::NoDevice);
 }
 
-#[test]
+#[virtual_time]
 fn failing_device_does_not_stop_others() {
     let _machine = machine("devices=3,pm_error=35:1");
     let sampler = sampler();
     let trial = Trial::start(&sampler, &selection(&[CYCLES, THROUGHPUT], &[])).unwrap();
-    std::thread::sleep(TIME);
+    sleep(TIME);
     let capabilities = trial.capabilities().clone();
     assert!(capabilities.is_incomplete && capabilities.notes.len() == 1, "{:?}", capabilities.notes);
     assert!(
@@ -353,7 +354,7 @@ fn check_accounted(found: &Findings, [before, after]: [u64; 2]) -> Vec<u64> {
     starts
 }
 
-#[test]
+#[virtual_time]
 fn overflow_is_counted_and_sampling_restarts() {
     for settings in ["pm_overflow=2", "pm_overflow_flag=2"] {
         let _machine = machine(settings);
@@ -367,7 +368,7 @@ fn overflow_is_counted_and_sampling_restarts() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn values_that_are_no_numbers_are_counted() {
     let _machine = machine("pm_nan=10");
     let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
@@ -376,7 +377,7 @@ fn values_that_are_no_numbers_are_counted() {
     assert!(without.len() >= 10 && without.iter().all(|sample| sample.arg(THROUGHPUT).is_some()));
 }
 
-#[test]
+#[virtual_time]
 fn samples_that_end_before_they_begin_are_counted() {
     let _machine = machine("pm_backwards=10");
     let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
@@ -385,7 +386,7 @@ fn samples_that_end_before_they_begin_are_counted() {
     assert!(samples(&found, 0).iter().all(|sample| value(sample, CYCLES) == planted(0, 0, sample.start)));
 }
 
-#[test]
+#[virtual_time]
 fn image_is_emptied_by_a_copy_where_others_freeze_times() {
     let _machine = machine("pm_frozen=1,pm_image=50");
     let (found, end) = sampled_until(&selection(&[CYCLES, THROUGHPUT], &[]));
@@ -394,9 +395,9 @@ fn image_is_emptied_by_a_copy_where_others_freeze_times() {
     check_released(1);
 }
 
-#[test]
+#[virtual_time]
 fn frozen_times_are_avoided_by_restarts() {
-    for settings in ["pm_frozen=2,pm_image=50", "pm_frozen=3,pm_image=50"] {
+    for settings in ["pm_frozen=2,pm_image=10", "pm_frozen=3,pm_image=10"] {
         let _machine = machine(settings);
         let (found, end) = sampled_until(&selection(&[CYCLES, THROUGHPUT], &[]));
         let starts = check_accounted(&found, end);
@@ -406,23 +407,23 @@ fn frozen_times_are_avoided_by_restarts() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn sampling_survives_a_clock_that_is_set_back() {
     let _machine = machine("clock_step_ns=-1000000000:100");
     let sampler = sampler();
     let trial = Trial::start(&sampler, &selection(&[CYCLES], &[])).unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = steady() + PATIENCE;
     let is_back = |found: &Findings| samples(found, 0).windows(2).any(|pair| pair[1].start < pair[0].start);
     while !is_back(&trial.look()) {
-        assert!(Instant::now() < until);
-        std::thread::sleep(Duration::from_millis(20));
+        assert!(steady() < until);
+        sleep(Duration::from_millis(20));
     }
     drop(trial);
     let enabled = cuda::count("pm_enables");
     check_released(enabled);
 }
 
-#[test]
+#[virtual_time]
 fn lying_library_ends_the_sampling_with_a_note() {
     let _machine = machine("pm_lying=1");
     let found = sampled(&selection(&[CYCLES], &[]));
@@ -433,28 +434,28 @@ fn lying_library_ends_the_sampling_with_a_note() {
     check_released(1);
 }
 
-#[test]
+#[virtual_time]
 fn stop_returns_when_a_decode_hangs() {
     let machine: Machine = machine("pm_hang=1");
     let sampler = sampler();
     let trial = Trial::start(&sampler, &selection(&[CYCLES], &[])).unwrap();
-    std::thread::sleep(TIME);
-    let begun = Instant::now();
+    sleep(TIME);
+    let begun = steady();
     let found = trial.stop(Duration::from_millis(600));
-    assert!(begun.elapsed() < PATIENCE);
+    assert!((steady() - begun) < PATIENCE);
     assert!(found.notes.iter().any(|note| note.starts_with("libcupti hung while PM sampling")), "{:?}", found.notes);
     assert_eq!(refusal(&selection(&[CYCLES], &[])).why(), Why::Busy, "the library was not released");
     // The hung thread releases it.
     cuda::configure("");
-    let until = Instant::now() + PATIENCE;
+    let until = steady() + PATIENCE;
     while Trial::start(&sampler, &selection(&[CYCLES], &[])).is_err() {
-        assert!(Instant::now() < until);
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(steady() < until);
+        sleep(Duration::from_millis(5));
     }
     drop(machine);
 }
 
-#[test]
+#[virtual_time]
 fn forked_child_samples_nothing() {
     in_child("pm_sampling::child_that_forks", &[]);
 }
@@ -474,12 +475,12 @@ fn child_that_forks() {
         true
     });
     assert_eq!(status, 0);
-    std::thread::sleep(TIME);
+    sleep(TIME);
     assert!(check_planted(&trial.stop(PATIENCE), 0) >= 100);
     check_released(1);
 }
 
-#[test]
+#[virtual_time]
 fn samples_and_kernels_share_a_clock() {
     for settings in ["clock_skew_ns=3000000000", "cupti=13.4,driver=13040"] {
         let machine = machine(settings);
@@ -490,7 +491,7 @@ fn samples_and_kernels_share_a_clock() {
                 for _ in 0..20 {
                     machine.launch(kernel, 4, Stream::NULL);
                     machine.synchronize();
-                    std::thread::sleep(Duration::from_millis(10));
+                    sleep(Duration::from_millis(10));
                 }
             },
         );

@@ -2,6 +2,7 @@
 
 use support::cuda::{Cuda, Stream};
 use support::gpu::{Counts, events, in_child, kernels, name, reason, report, under};
+use support::virtual_time;
 use support::{File, cuda, gpu, layer};
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::Why;
@@ -22,7 +23,7 @@ fn check(file: &File, expected: &[&str]) {
     assert!(kernels(file).iter().all(|kernel| under(file, kernel) == "launch"));
 }
 
-#[test]
+#[virtual_time]
 fn recording_may_start_before_the_first_call() {
     in_child("processes::child_that_starts_early", &[]);
 }
@@ -36,7 +37,7 @@ fn child_that_starts_early() {
     assert_eq!(cuda::count("synchronizes"), 0);
 }
 
-#[test]
+#[virtual_time]
 fn gpu_is_found_after_a_recording_without_one() {
     in_child("processes::child_that_finds_a_gpu_later", &[]);
 }
@@ -64,7 +65,7 @@ fn child_that_finds_a_gpu_later() {
 }
 
 // Shows the key DISABLE_CUPTI.
-#[test]
+#[virtual_time]
 fn cupti_can_be_disabled() {
     in_child("processes::child_without_cupti", &[("KINETO_DISABLE_CUPTI", "1")]);
 }
@@ -81,7 +82,7 @@ fn child_without_cupti() {
 }
 
 // Shows the key TEARDOWN_CUPTI.
-#[test]
+#[virtual_time]
 fn libcupti_can_be_released_after_each_recording() {
     in_child("processes::child_that_releases_libcupti", &[("KINETO_TEARDOWN_CUPTI", "1")]);
 }
@@ -166,7 +167,7 @@ fn child_of_a_job() {
     assert_eq!(kernels(&file)[0]["pid"], 0);
 }
 
-#[test]
+#[virtual_time]
 fn forked_child_records_the_host_without_its_parents_gpu() {
     in_child("processes::child_that_forks", &[]);
 }

@@ -6,6 +6,8 @@ use std::thread;
 use std::time::Duration;
 use support::cuda::{self, Cuda, Stream};
 use support::gpu::{PATIENCE, calls, correlation, events, keep_trace, kernels, machine, name, report};
+use support::virtual_time;
+use support::wait::sleep;
 use support::{File, nanos, record_with};
 use tracing::info_span;
 use tracing_kineto::analysis::Events;
@@ -65,7 +67,7 @@ fn refusal(selection: &Selection) -> Unavailable {
 }
 
 // Shows the key CUPTI_PROFILER_METRICS.
-#[test]
+#[virtual_time]
 fn each_launch_has_a_row_with_planted_values() {
     for settings in ["", "nested_driver=1", "cupti=12.6,driver=12060", "cupti=13.4,driver=13040"] {
         let machine = machine(settings);
@@ -104,7 +106,7 @@ fn each_launch_has_a_row_with_planted_values() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn threads_on_two_devices_have_their_own_rows() {
     let _machine = machine("devices=2");
     let file = measured(
@@ -134,7 +136,7 @@ fn threads_on_two_devices_have_their_own_rows() {
     check_released(2);
 }
 
-#[test]
+#[virtual_time]
 fn rows_are_read_back() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -144,7 +146,7 @@ fn rows_are_read_back() {
     assert_eq!(row.name(), "work");
 }
 
-#[test]
+#[virtual_time]
 fn nothing_is_measured_without_metrics_or_type() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -163,7 +165,7 @@ fn nothing_is_measured_without_metrics_or_type() {
 }
 
 // Shows the key CUPTI_PROFILER_MAX_RANGES.
-#[test]
+#[virtual_time]
 fn limit_leaves_later_launches_unmeasured() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -193,7 +195,7 @@ fn stop_during_launches_releases_all_counters() {
                 }
             };
             (0..3).for_each(|_| drop(scope.spawn(launch)));
-            thread::sleep(Duration::from_millis(20));
+            sleep(Duration::from_millis(20));
             let found = trial.stop(PATIENCE);
             is_over.store(true, Ordering::Relaxed);
             found.of(ActivityType::CudaProfilerRange).count()
@@ -206,7 +208,7 @@ fn stop_during_launches_releases_all_counters() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn each_refusal_has_a_reason_and_advice() {
     for (settings, metrics, why, texts) in [
         ("pm_level=3", &[CYCLES][..], Why::Forbidden, &["GPU 0", "vGPU"][..]),
@@ -224,7 +226,7 @@ fn each_refusal_has_a_reason_and_advice() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn several_passes_are_replayed() {
     let machine = machine("");
     let kernel = machine.only_kernel("work");
@@ -239,7 +241,7 @@ fn several_passes_are_replayed() {
     assert_eq!(file.json["range_metrics"]["passes"]["0"], 2);
 }
 
-#[test]
+#[virtual_time]
 fn context_that_cannot_be_measured_has_a_note() {
     for (settings, text) in [
         ("range_error=35", "NVreg_RestrictProfilingToAdminUsers=0"),
@@ -257,7 +259,7 @@ fn context_that_cannot_be_measured_has_a_note() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn values_that_are_no_numbers_are_counted() {
     let machine = machine("pm_nan=1");
     let kernel = machine.only_kernel("work");
@@ -267,7 +269,7 @@ fn values_that_are_no_numbers_are_counted() {
     assert_eq!(file.lost(Loss::CounterValues), 1);
 }
 
-#[test]
+#[virtual_time]
 fn ended_contexts_release_their_counters() {
     let machine = machine("");
     let context = machine.new_context(0);
@@ -285,7 +287,7 @@ fn ended_contexts_release_their_counters() {
     check_released(2);
 }
 
-#[test]
+#[virtual_time]
 fn metrics_of_kernels_exclude_pm_sampling() {
     let _machine = machine("");
     let mut both = selection(&[CYCLES]);

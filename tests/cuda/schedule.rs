@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use support::cuda::{Cuda, Stream};
 use support::gpu::{Counts, kernels, machine, name, tally, under};
+use support::virtual_time;
 use support::{File, cuda, gpu, layer};
 use tracing::info_span;
 use tracing_kineto::{KinetoLayerBuilder, Profiler, Schedule, Status, StepState, Trace};
@@ -33,7 +34,7 @@ fn launch(cuda: &Cuda, kernel: &str, count: usize) {
     info_span!("launch").in_scope(|| (0..count).for_each(|_| cuda.launch(function, 2, Stream::NULL)));
 }
 
-#[test]
+#[virtual_time]
 fn each_cycle_has_its_own_kernels_under_its_own_steps() {
     let machine = machine("");
     let schedule = Schedule::new(1, 1, 2).unwrap().repeat(2);
@@ -77,7 +78,7 @@ fn each_cycle_has_its_own_kernels_under_its_own_steps() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn warm_up_reports_a_gpu_that_cannot_be_recorded() {
     let _machine = machine("busy=1");
     let schedule = Schedule::new(0, 1, 1).unwrap();
@@ -97,7 +98,7 @@ fn warm_up_reports_a_gpu_that_cannot_be_recorded() {
     assert_eq!(files.iter().map(File::parents).collect::<Vec<_>>(), ["ProfilerStep#1<"]);
 }
 
-#[test]
+#[virtual_time]
 fn full_buffers_end_the_cycle_early() {
     let machine = machine("");
     let schedule = Schedule::new(0, 0, 3).unwrap();

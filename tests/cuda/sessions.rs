@@ -4,9 +4,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::cuda::{Cuda, Stream};
 use support::gpu::{Counts, calls, events, interval, kernels, losses, machine, name, reason, tally, under};
+use support::virtual_time;
+use support::wait::{since, sleep, steady};
 use support::{File, cuda, gpu, layer, on_thread, record_with, spawn};
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::Why;
@@ -44,13 +46,13 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
 /// Stops a recording within the tests' time limit.
 #[track_caller]
 fn stop(profiler: &Profiler) -> File {
-    let begun = Instant::now();
+    let begun = steady();
     let trace = profiler.stop().unwrap();
-    assert!(begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+    assert!(since(begun) < gpu::PATIENCE, "{:?}", since(begun));
     File::of(trace)
 }
 
-#[test]
+#[virtual_time]
 fn successive_recordings_have_their_own_kernels() {
     let machine = machine("");
     idle(
@@ -71,7 +73,7 @@ fn successive_recordings_have_their_own_kernels() {
     assert_eq!((cuda::count("push_depth"), cuda::count("synchronizes")), (0, 0));
 }
 
-#[test]
+#[virtual_time]
 fn span_open_at_the_stop_leaves_no_pushed_id() {
     let machine = machine("");
     idle(
@@ -94,7 +96,7 @@ fn span_open_at_the_stop_leaves_no_pushed_id() {
     assert_eq!(cuda::count("push_depth"), 0);
 }
 
-#[test]
+#[virtual_time]
 fn prepared_recording_has_work_after_its_start_alone() {
     let machine = machine("");
     idle(
@@ -116,7 +118,7 @@ fn prepared_recording_has_work_after_its_start_alone() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn old_preparation_does_not_disarm_a_new_recording() {
     let machine = machine("");
     idle(
@@ -135,7 +137,7 @@ fn old_preparation_does_not_disarm_a_new_recording() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn host_recording_does_not_touch_the_gpu() {
     let machine = machine("");
     let cpu = ActivityTypes::from(ActivityType::CpuOp).with(ActivityType::UserAnnotation);
@@ -147,7 +149,7 @@ fn host_recording_does_not_touch_the_gpu() {
     assert_eq!(found(&file), counts([("seen", 2)]));
 }
 
-#[test]
+#[virtual_time]
 fn snapshot_has_ended_work_and_removes_none() {
     let machine = machine("no_finish=endless");
     let other = machine.stream();
@@ -161,9 +163,9 @@ fn snapshot_has_ended_work_and_removes_none() {
             assert_eq!(found(&look), counts([("done", 3)]));
             let endless = machine.only_kernel("endless");
             annotate!("endless").in_scope(|| machine.launch(endless, 1, other));
-            let begun = Instant::now();
+            let begun = steady();
             let look = File::of(profiler.snapshot().unwrap());
-            assert!(begun.elapsed() < gpu::PATIENCE / 2, "a snapshot does not wait for running work");
+            assert!(since(begun) < gpu::PATIENCE / 2, "a snapshot does not wait for running work");
             assert!(found(&look).get("done") == Some(&3));
             cuda::finish();
             let file = stop(profiler);
@@ -173,7 +175,7 @@ fn snapshot_has_ended_work_and_removes_none() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn stop_keeps_earlier_launches_while_threads_launch() {
     const THREADS: usize = 4;
     const EACH: usize = 50;
@@ -198,7 +200,7 @@ fn stop_keeps_earlier_launches_while_threads_launch() {
                         launched.wait();
                         while !over.load(Ordering::Relaxed) {
                             info_span!("after_us5").in_scope(|| cuda.launch(after, 1, stream));
-                            std::thread::sleep(Duration::from_micros(100));
+                            sleep(Duration::from_micros(100));
                         }
                     });
                 }
@@ -216,7 +218,7 @@ fn stop_keeps_earlier_launches_while_threads_launch() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn start_loses_nothing_while_threads_launch() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("slow_enable=5");
@@ -226,10 +228,10 @@ fn start_loses_nothing_while_threads_launch() {
     let wait_for_a_hundred = || {
         let before = launches();
         while launches() < before + 100 {
-            std::thread::sleep(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
         }
     };
-    let begun = Instant::now();
+    let begun = steady();
     idle(
         // The stop must not wait for work that is not recorded.
         |builder| builder.flush_timeout(Duration::from_secs(300)),
@@ -245,19 +247,19 @@ fn start_loses_nothing_while_threads_launch() {
                         let kernel = kernels[usize::from(is_idle.load(Ordering::Relaxed))];
                         info_span!("launch").in_scope(|| cuda.launch(kernel, 1, stream));
                         count.fetch_add(1, Ordering::Relaxed);
-                        std::thread::sleep(Duration::from_micros(100));
+                        sleep(Duration::from_micros(100));
                     }
                 });
                 wait_for_a_hundred();
                 let earlier = launches();
                 profiler.start().unwrap();
                 // Unless the machine is too slow, some of these still run.
-                let is_queued = earlier * Duration::from_micros(300) > begun.elapsed() + Duration::from_millis(1);
+                let is_queued = earlier * Duration::from_micros(300) > since(begun) + Duration::from_millis(1);
                 wait_for_a_hundred();
                 // CUPTI records nothing once all queued work has ended.
                 is_idle.store(true, Ordering::Relaxed);
                 profiler.pause().unwrap();
-                std::thread::sleep(Duration::from_millis(300));
+                sleep(Duration::from_millis(300));
                 is_idle.store(false, Ordering::Relaxed);
                 profiler.resume().unwrap();
                 wait_for_a_hundred();
@@ -277,7 +279,7 @@ fn start_loses_nothing_while_threads_launch() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn stop_during_a_capture_keeps_the_capture_valid() {
     let machine = machine("");
     let stream = machine.stream();
@@ -301,11 +303,11 @@ fn stop_during_a_capture_keeps_the_capture_valid() {
     assert_eq!(cuda::count("synchronizes"), 0);
 }
 
-#[test]
+#[virtual_time]
 fn stop_waits_for_no_launch_that_another_thread_captures() {
     let machine = machine("");
     let (stream, kernel, context) = (machine.stream(), machine.only_kernel("node"), machine.context(0));
-    let (begun, mut graph) = (Instant::now(), None);
+    let (begun, mut graph) = (steady(), None);
     let file = gpu::record(|| {
         machine.begin_capture(stream);
         // As a backward pass, which another thread runs.
@@ -316,13 +318,13 @@ fn stop_waits_for_no_launch_that_another_thread_captures() {
         graph = machine.end_capture(stream).ok();
         launch(&machine, "direct", 2);
     });
-    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for captured launches");
+    assert!(since(begun) < gpu::PATIENCE, "the stop waits for captured launches");
     assert_eq!((found(&file), losses(&file)), (counts([("direct", 2)]), vec![]));
     let file = gpu::record(|| annotate!("node").in_scope(|| machine.launch_graph(graph.unwrap(), stream)));
     assert_eq!((found(&file), losses(&file)), (counts([("node", 5)]), vec![]));
 }
 
-#[test]
+#[virtual_time]
 fn kernel_names_outlive_their_module() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
@@ -344,11 +346,11 @@ fn stop_waits_for_running_work_up_to_its_timeout() {
     let (start, end) = interval(kernels(&file)[0]);
     assert!(end - start >= 299_000_000, "the kernel is recorded to its end");
     assert_eq!(file.lost(Loss::UnfinishedWork), 0);
-    let begun = Instant::now();
+    let begun = steady();
     let timeout = Duration::from_millis(200);
     let file = record_with(|builder| gpu::all(builder).flush_timeout(timeout), || launch(&machine, "endless", 2));
     // Part of the timeout is reserved for the library's last calls.
-    assert!(begun.elapsed() >= timeout / 2 && begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+    assert!(since(begun) >= timeout / 2 && since(begun) < gpu::PATIENCE, "{:?}", since(begun));
     assert_eq!(found(&file), counts([("endless", 2)]));
     assert_eq!(file.lost(Loss::UnfinishedWork), 2);
     assert!(kernels(&file).iter().all(|kernel| kernel["args"]["finished"] == false));
@@ -360,7 +362,7 @@ fn stop_waits_for_running_work_up_to_its_timeout() {
     assert_eq!(cuda::count("synchronizes"), 0);
 }
 
-#[test]
+#[virtual_time]
 fn second_layer_records_the_host_while_the_first_has_cupti() {
     let machine = machine("");
     let (first, guard) = layer(gpu::all);
@@ -407,7 +409,7 @@ mod other {
     }
 }
 
-#[test]
+#[virtual_time]
 fn another_profiler_and_ours_exclude_each_other() {
     let machine = machine("");
     let theirs = other::subscribe().unwrap();
@@ -426,7 +428,7 @@ fn another_profiler_and_ours_exclude_each_other() {
 }
 
 // Shows the key CUDA_GRAPH_TRACE.
-#[test]
+#[virtual_time]
 fn graph_can_be_one_row() {
     let machine = machine("");
     let stream = machine.stream();
@@ -445,7 +447,7 @@ fn graph_can_be_one_row() {
     assert!(whole.trace.stats().losses.is_empty(), "{}", whole.trace.stats());
 }
 
-#[test]
+#[virtual_time]
 fn collective_is_named_on_its_kernels() {
     let machine = machine("");
     let file = gpu::record(|| {
@@ -507,9 +509,9 @@ mod selection {
     fn copies_alone() {
         let types =
             [ActivityType::CpuOp, ActivityType::GpuMemcpy, ActivityType::CudaDriver, ActivityType::ExternalCorrelation];
-        let begun = Instant::now();
+        let begun = steady();
         let file = recorded(ActivityTypes::of(&types));
-        assert!(begun.elapsed() < gpu::PATIENCE, "the stop does not wait for unselected kernels");
+        assert!(since(begun) < gpu::PATIENCE, "the stop does not wait for unselected kernels");
         assert_eq!(events(&file, "X", "gpu_memcpy").len(), 1);
         assert_eq!((kernels(&file).len(), events(&file, "X", "gpu_memset").len()), (0, 0));
         assert_eq!(under(&file, events(&file, "X", "gpu_memcpy")[0]), "span");

@@ -6,6 +6,8 @@ use std::time::Duration;
 use support::cuda;
 use support::cuda::Cuda;
 use support::gpu::{PATIENCE, in_child, machine};
+use support::virtual_time;
+use support::wait::sleep;
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
 use tracing_kineto::integration::{Cupti, Options, Recording, Selection, Unavailable, Why};
@@ -241,7 +243,7 @@ fn before_the_other(cuda: &Cuda, options: &[&'static str], form: Form) -> (usize
     (kernels(&ours.unwrap()), theirs)
 }
 
-#[test]
+#[virtual_time]
 fn profilers_that_share_see_all_kernels() {
     for version in ["13.4", "13.5"] {
         let machine = machine(&format!("cupti={version}"));
@@ -265,7 +267,7 @@ fn stops_keep_the_ends_of_another_profilers_kernels() {
             let (kernel, streams) = (machine.only_kernel("work_us3000"), [(); 64].map(|()| machine.stream()));
             for stream in streams.into_iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
                 machine.launch(kernel, 1, stream);
-                std::thread::sleep(Duration::from_micros(100));
+                sleep(Duration::from_micros(100));
             }
             cuda::finish();
             machine.synchronize();
@@ -274,7 +276,7 @@ fn stops_keep_the_ends_of_another_profilers_kernels() {
             let found = record(&[], |_| {
                 let before = cuda::count("launches");
                 while cuda::count("launches") < before + 50 {
-                    std::thread::sleep(Duration::from_millis(1));
+                    sleep(Duration::from_millis(1));
                 }
             });
             found.map(|found| kernels(&found))
@@ -302,7 +304,7 @@ fn check_exclusion(cuda: &Cuda, options: &[&'static str], form: Form, says: &str
 }
 
 // Shows the key CUPTI_EXCLUSIVE.
-#[test]
+#[virtual_time]
 fn first_of_two_profilers_excludes_the_other() {
     let machine = machine("cupti=13.5");
     check_exclusion(&machine, &[], Form::Alone, "`another profiler`", 39);
@@ -331,7 +333,7 @@ fn child_that_excludes_others() {
     assert_eq!(kernels(&found.unwrap()), 1);
 }
 
-#[test]
+#[virtual_time]
 fn attached_tool_is_named() {
     let _machine = machine("cupti=13.5,busy=1");
     for options in [&[][..], &["CUPTI_EXCLUSIVE"]] {
@@ -341,7 +343,7 @@ fn attached_tool_is_named() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn profiler_that_shares_is_named() {
     let _machine = machine("cupti=13.4");
     let other = OtherProfiler::subscribe(Form::Shared).unwrap_or_else(|error| panic!("{error:?}"));
@@ -354,7 +356,7 @@ fn profiler_that_shares_is_named() {
 }
 
 // Shows the key CUPTI_HARDWARE_TIMES.
-#[test]
+#[virtual_time]
 fn hardware_times_are_noted_where_they_are_refused() {
     for (version, error, says) in [
         ("13.5", 27, Some("NOT_SUPPORTED")),
@@ -376,7 +378,7 @@ fn hardware_times_are_noted_where_they_are_refused() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn full_buffer_of_hardware_times_is_noted() {
     for (settings, asks, is_noted) in [("", true, true), ("", false, false), ("hardware_times_error=27", true, false)] {
         let machine = machine(&format!("cupti=13.5,hardware_times_error=0,timestamp_zero=1,{settings}"));
@@ -391,7 +393,7 @@ fn full_buffer_of_hardware_times_is_noted() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn driver_that_refuses_to_share_is_used_alone() {
     // A process that has shared libcupti does not return, so this is another process.
     in_child("sharing::child_that_cannot_share", &[]);
@@ -406,7 +408,7 @@ fn child_that_cannot_share() {
 }
 
 // Shows the key CUPTI_ALL_FIELDS.
-#[test]
+#[virtual_time]
 fn selected_fields_give_the_same_records() {
     let machine = machine("cupti=13.5");
     let (stream, memory) = (machine.stream(), machine.allocate(4096));
@@ -434,7 +436,7 @@ fn selected_fields_give_the_same_records() {
     assert_eq!(selected, records(&["CUPTI_EXCLUSIVE"]));
 }
 
-#[test]
+#[virtual_time]
 fn fields_that_libcupti_lacks_are_zero() {
     for (kind, field) in [(10, 31), (10, 45), (10, 4), (5, 7), (39, 1), (38, 7)] {
         let machine = machine(&format!("cupti=13.5,without_field={field}:{kind}"));
@@ -443,7 +445,7 @@ fn fields_that_libcupti_lacks_are_zero() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn refused_field_selects_none() {
     for (kind, field) in [(10, 45), (5, 7), (38, 7)] {
         let machine = machine(&format!("cupti=13.5,refused_field={field}:{kind}"));
@@ -460,7 +462,7 @@ fn refused_field_selects_none() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn exclusive_recording_may_follow_a_shared_one() {
     let machine = machine("cupti=13.5");
     assert_eq!(kernels(&record(&[], |_| launch(&machine)).unwrap()), LAUNCHES);
@@ -471,7 +473,7 @@ fn exclusive_recording_may_follow_a_shared_one() {
     assert_eq!(kernels(&found), LAUNCHES);
 }
 
-#[test]
+#[virtual_time]
 fn stops_during_launches_leave_memory_for_the_next() {
     let machine = machine("cupti=13.5,no_finish=endless");
     let (endless, kernel) = (machine.only_kernel("endless"), machine.only_kernel("work"));
@@ -491,10 +493,10 @@ fn stops_during_launches_leave_memory_for_the_next() {
                 machine.set_current(machine.context(0));
                 while !is_over.load(Ordering::Relaxed) {
                     machine.launch(endless, 1, stream);
-                    std::thread::sleep(Duration::from_micros(20));
+                    sleep(Duration::from_micros(20));
                 }
             });
-            std::thread::sleep(Duration::from_millis(2));
+            sleep(Duration::from_millis(2));
             let found = trial.stop(Duration::from_millis(10));
             is_over.store(true, Ordering::Relaxed);
             found
@@ -505,7 +507,7 @@ fn stops_during_launches_leave_memory_for_the_next() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn records_with_a_bad_layout_are_counted() {
     for fault in 1..=3 {
         let machine = machine(&format!("cupti=13.5,layout_fault={fault}"));

@@ -5,6 +5,8 @@ use std::time::Duration;
 use support::gpu::{self, in_child, machine};
 use support::nvml::{self, wait_for};
 use support::telemetry::{PlantedRow, check_samples, now, telemetry, wait_until};
+use support::virtual_time;
+use support::wait::sleep;
 use support::{File, cuda, layer, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Events;
@@ -75,7 +77,7 @@ fn start_when_free(profiler: &Profiler) -> File {
     }
 }
 
-#[test]
+#[virtual_time]
 fn values_are_the_planted_ones_on_renumbered_devices() {
     let machine = machine("devices=2,visible=1:0");
     let _nvml = nvml("");
@@ -94,7 +96,7 @@ fn values_are_the_planted_ones_on_renumbered_devices() {
     assert_eq!(ids, [0, 1], "CUPTI's and NVML's devices are the same");
 }
 
-#[test]
+#[virtual_time]
 fn rows_are_counter_tracks_in_both_formats() {
     let _machine = machine("devices=1");
     let _nvml = nvml("");
@@ -115,7 +117,7 @@ fn rows_are_counter_tracks_in_both_formats() {
     assert_eq!(json.values().map(Vec::len).collect::<Vec<_>>(), perfetto.values().map(Vec::len).collect::<Vec<_>>());
 }
 
-#[test]
+#[virtual_time]
 fn nothing_is_sampled_by_default() {
     let _machine = machine("");
     let before = ["inits", "0:sm_clock"].map(nvml::count);
@@ -130,7 +132,7 @@ fn nothing_is_sampled_by_default() {
     assert_eq!(["inits", "0:sm_clock"].map(nvml::count), before);
 }
 
-#[test]
+#[virtual_time]
 fn failing_power_is_not_mixed_with_its_mean() {
     let _machine = machine("devices=1");
     let _nvml = nvml("flaky_power=999");
@@ -140,7 +142,7 @@ fn failing_power_is_not_mixed_with_its_mean() {
     assert_eq!(notes_with(&file, "GPU 0 has no Power (W): the library returned 999"), 1, "{:?}", report(&file).notes);
 }
 
-#[test]
+#[virtual_time]
 fn missing_values_are_left_out_and_noted_once() {
     let _machine = machine("");
     for (settings, row, why) in [
@@ -159,7 +161,7 @@ fn missing_values_are_left_out_and_noted_once() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn older_libraries_have_average_power_and_bus_ids() {
     let _machine = machine("devices=2,visible=1:0");
     let _nvml = nvml("no_fields=1,no_uuid=1");
@@ -168,7 +170,7 @@ fn older_libraries_have_average_power_and_bus_ids() {
     assert!((750.0..760.0).contains(&power(0)) && (700.0..710.0).contains(&power(1)), "{} {}", power(0), power(1));
 }
 
-#[test]
+#[virtual_time]
 fn reasons_for_lower_clocks_are_named() {
     let _machine = machine("");
     let _nvml = nvml("reasons=69");
@@ -180,7 +182,7 @@ fn reasons_for_lower_clocks_are_named() {
     assert_eq!(notes, reasons.map(|reason| format!("GPU 0 lowered its clocks: {reason}")).into());
 }
 
-#[test]
+#[virtual_time]
 fn rate_above_the_highest_is_clamped_and_noted() {
     let _machine = machine("");
     let _nvml = nvml("");
@@ -189,7 +191,7 @@ fn rate_above_the_highest_is_clamped_and_noted() {
     assert_eq!(notes_with(&file, "DEVICE_TELEMETRY_HZ is 50: devices are sampled 10 times a second"), 1);
 }
 
-#[test]
+#[virtual_time]
 fn paused_recording_reads_nothing() {
     let _machine = machine("");
     let _nvml = nvml("");
@@ -198,7 +200,7 @@ fn paused_recording_reads_nothing() {
         wait_for("0:reasons", 2);
         profiler.pause().unwrap();
         let before = nvml::count("0:reasons");
-        std::thread::sleep(Duration::from_millis(500));
+        sleep(Duration::from_millis(500));
         // A sample may have been in progress at the pause.
         assert!(nvml::count("0:reasons") <= before + 1);
         profiler.resume().unwrap();
@@ -215,7 +217,7 @@ fn paused_recording_reads_nothing() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn prepared_recording_is_sampled_from_its_start() {
     let _machine = machine("");
     let _nvml = nvml("");
@@ -255,7 +257,7 @@ fn library_that_hangs_delays_no_stop() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn library_that_hangs_in_its_first_call_is_left_alone() {
     in_child("telemetry::child_with_a_hung_start", &[]);
 }
@@ -277,7 +279,7 @@ fn child_with_a_hung_start() {
     assert_eq!(nvml::count("inits"), 1, "no second thread hangs");
 }
 
-#[test]
+#[virtual_time]
 fn failing_start_has_a_reason() {
     in_child("telemetry::child_with_a_failing_start", &[]);
 }
@@ -296,7 +298,7 @@ fn child_with_a_failing_start() {
     assert!(reason.message().contains("GPU 0 is not sampled by libnvidia-ml: it knows neither GPU-"), "{reason}");
 }
 
-#[test]
+#[virtual_time]
 fn missing_library_is_named_with_a_remedy() {
     in_child("telemetry::child_without_the_library", &[]);
 }
@@ -317,7 +319,7 @@ fn child_without_the_library() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn forked_child_samples_nothing() {
     in_child("telemetry::child_that_forks", &[]);
 }
@@ -345,7 +347,7 @@ fn child_that_forks() {
 }
 
 // Shows the key DEVICE_TELEMETRY_HZ.
-#[test]
+#[virtual_time]
 fn key_samples_by_the_environment() {
     in_child("telemetry::child_with_the_key", &[("KINETO_DEVICE_TELEMETRY_HZ", "5")]);
 }
@@ -359,7 +361,7 @@ fn child_with_the_key() {
     assert_eq!(telemetry(&file).len(), ROWS.len());
 }
 
-#[test]
+#[virtual_time]
 fn doctor_lists_devices_and_values() {
     let _machine = machine("devices=2");
     let _nvml = nvml("unsupported=temperature");

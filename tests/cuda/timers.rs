@@ -1,9 +1,11 @@
 //! Spans timed by CUDA events on the simulated GPU: with CUPTI, instead of CUPTI, and when the driver refuses.
 
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::cuda::{Cuda, Stream};
 use support::gpu::{PATIENCE, events, interval, kernels, machine, name, stream, under};
+use support::virtual_time;
+use support::wait::{since, steady};
 use support::{File, cuda, gpu, on_thread, record_with};
 use tracing::info_span;
 use tracing_kineto::integration::{CudaEvents, EventTimers};
@@ -32,9 +34,9 @@ fn notes(file: &File) -> Vec<String> {
 fn launch(cuda: &Cuda, names: &[&'static str], on: Stream) -> Vec<u64> {
     let _step = annotate!("step").entered();
     let launch = |name: &&'static str| {
-        let (kernel, begun) = (cuda.only_kernel(name), Instant::now());
+        let (kernel, begun) = (cuda.only_kernel(name), steady());
         info_span!("op").in_scope(|| cuda.launch(kernel, 1, on));
-        let took = begun.elapsed();
+        let took = since(begun);
         // The next kernel begins on an idle stream.
         cuda.synchronize();
         u64::try_from(took.as_nanos()).unwrap()
@@ -42,7 +44,7 @@ fn launch(cuda: &Cuda, names: &[&'static str], on: Stream) -> Vec<u64> {
     names.iter().map(launch).collect()
 }
 
-#[test]
+#[virtual_time]
 fn timed_rows_are_as_long_as_cuptis_kernels() {
     let cuda = machine("");
     let mut host = Vec::new();
@@ -62,7 +64,7 @@ fn timed_rows_are_as_long_as_cuptis_kernels() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn fallback_mode_uses_events_and_not_cupti() {
     let cuda = machine("");
     let file = record_with(fallback, || drop(launch(&cuda, &["a_us500", "b_us100"], Stream::NULL)));
@@ -86,7 +88,7 @@ fn fallback_mode_uses_events_and_not_cupti() {
     assert!(notes(&file).is_empty() && file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
 }
 
-#[test]
+#[virtual_time]
 fn spans_without_context_or_with_driver_errors_are_counted() {
     let cuda = machine("");
     let file = record_with(fallback, || {
@@ -102,7 +104,7 @@ fn spans_without_context_or_with_driver_errors_are_counted() {
     assert_eq!(notes(&file), ["1 span not timed: recording an event gave error 700"]);
 }
 
-#[test]
+#[virtual_time]
 fn timer_uses_the_programs_streams_and_skips_captures() {
     let cuda = machine("");
     let own = cuda.stream();
@@ -131,7 +133,7 @@ fn timer_uses_the_programs_streams_and_skips_captures() {
     assert_eq!(notes(&file), ["1 span not timed: the stream was being captured"]);
 }
 
-#[test]
+#[virtual_time]
 fn stop_waits_for_an_endless_kernel_up_to_its_timeout() {
     let cuda = machine("no_finish=endless");
     let kernel = cuda.only_kernel("endless");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use support::cuda::{Context, Cuda, Graph, Kernel, Memory, Stream};
 use support::gpu::{Counts, VERSIONS, events, interval, kernels, machine, name, tally, under};
+use support::virtual_time;
 use support::{File, cuda, gpu};
 use tracing::info_span;
 use tracing_kineto::annotate;
@@ -94,7 +95,7 @@ impl Program {
     }
 }
 
-#[test]
+#[virtual_time]
 fn all_work_is_in_the_trace_with_each_version() {
     let mut table = "| CUPTI | driver | launches | kernels | copies | fills | linked | arrows | annotations | waits | \
                      events |\n|---|---|---|---|---|---|---|---|---|---|---|\n"

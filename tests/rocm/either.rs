@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use support::amd::{self, AmdProfiler, counts, idle, names, owners, report, step};
 use support::gpu::{Counts, calls, events, in_child, interval, kernels, losses, name, stream, under, work};
 use support::rocm::{self, Hip, Stream};
+use support::virtual_time;
 use support::{self, File};
 use tracing::info_span;
 use tracing_kineto::Loss;
@@ -46,7 +47,7 @@ pub(crate) fn piece<'f>(file: &'f File, wanted: &str) -> &'f Value {
     work(file).into_iter().find(|row| name(row).contains(wanted)).unwrap()
 }
 
-#[test]
+#[virtual_time]
 fn step_is_recorded_completely() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
@@ -55,7 +56,7 @@ fn step_is_recorded_completely() {
     assert_eq!(rocm::count("push_depth"), 0);
 }
 
-#[test]
+#[virtual_time]
 fn calls_have_rows_except_frequent_queries() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
@@ -86,7 +87,7 @@ fn calls_have_rows_except_frequent_queries() {
     assert_eq!(args(&file, "hipMalloc")["bytes"], 4096);
 }
 
-#[test]
+#[virtual_time]
 fn work_has_its_device_stream_and_sizes() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
@@ -112,7 +113,7 @@ fn work_has_its_device_stream_and_sizes() {
     assert_eq!((names(annotations), annotated), (counts([("forward", 2)]), lanes));
 }
 
-#[test]
+#[virtual_time]
 fn header_names_devices_and_versions() {
     let machine = machine("devices=2");
     let file = amd::record(|| amd::launch(&machine, "add", Stream::NULL));
@@ -121,7 +122,7 @@ fn header_names_devices_and_versions() {
     assert!(report(&file).notes.is_empty(), "{:?}", report(&file).notes);
 }
 
-#[test]
+#[virtual_time]
 fn successive_recordings_have_their_own_kernels() {
     let machine = machine("");
     idle(
@@ -148,7 +149,7 @@ fn successive_recordings_have_their_own_kernels() {
     assert_eq!((rocm::count("synchronizes"), rocm::count("configures")), (3, 0), "the program's own");
 }
 
-#[test]
+#[virtual_time]
 fn work_launched_in_a_pause_is_not_recorded() {
     let machine = machine("");
     idle(
@@ -170,7 +171,7 @@ fn work_launched_in_a_pause_is_not_recorded() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn each_device_and_stream_has_a_row() {
     // roctracer counts processors too; rocprofiler-sdk queries agents once.
     let machine = machine(if PROFILER == AmdProfiler::Tracer { "devices=2,cpus=2" } else { "devices=2" });
@@ -195,7 +196,7 @@ fn each_device_and_stream_has_a_row() {
     assert_eq!((Counts::of(&file).linked, losses(&file)), (8, vec![]));
 }
 
-#[test]
+#[virtual_time]
 fn threads_have_their_own_launches() {
     let machine = machine("");
     let file = amd::record(|| {
@@ -220,7 +221,7 @@ fn threads_have_their_own_launches() {
 }
 
 // Shows the key ROCTRACER_MAX_EVENTS.
-#[test]
+#[virtual_time]
 fn rows_are_limited_by_the_key() {
     in_child("either::child_with_few_rows", &[("KINETO_ROCTRACER_MAX_EVENTS", "20")]);
 }

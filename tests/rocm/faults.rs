@@ -3,11 +3,12 @@
 
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::amd::AmdProfiler;
 use support::faults::{Fault, KERNELS, STEPS, check_clock, check_cpu, rows_of, whole};
 use support::gpu::{Counts, calls, kernels, losses, name};
 use support::rocm::Hip;
+use support::wait::{since, steady};
 use support::{File, amd, faults, gpu, record_with, rocm};
 use tracing::info_span;
 use tracing_kineto::Loss;
@@ -159,7 +160,7 @@ fn recorded_on(hip: &Hip, settings: &str) -> File {
     // A launch without a record counts as unfinished.
     let waits = ENDLESS.iter().any(|key| settings.contains(key));
     let timeout = if waits { Duration::from_millis(500) } else { gpu::PATIENCE };
-    let begun = Instant::now();
+    let begun = steady();
     let file = record_with(
         |builder| amd::all(builder).flush_timeout(timeout),
         || {
@@ -171,7 +172,7 @@ fn recorded_on(hip: &Hip, settings: &str) -> File {
             }
         },
     );
-    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for missing records: {:?}", begun.elapsed());
+    assert!(since(begun) < gpu::PATIENCE, "the stop waits for missing records: {:?}", since(begun));
     assert_eq!(rocm::count("synchronizes"), u64::from(ends && has_devices), "only the program's own calls");
     check_cpu(&file, calls(&file));
     file

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use support::amd::{counts, idle, names, step};
 use support::gpu::{Counts, calls, in_child, kernels, losses, work};
 use support::rocm::{Hip, Stream};
+use support::virtual_time;
 use support::{File, amd, gpu, on_thread, record_with, rocm};
 use tracing::info_span;
 use tracing_kineto::integration::Why;
 use tracing_kineto::torch::Libkineto;
 use tracing_kineto::{ActivityType, ActivityTypes};
 
-#[test]
+#[virtual_time]
 fn step_has_rocprofiler_sdks_arguments() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
@@ -27,7 +28,7 @@ fn step_has_rocprofiler_sdks_arguments() {
     assert_eq!(file.json["hip_driver_version"].to_string().trim_matches('"'), "70051831");
 }
 
-#[test]
+#[virtual_time]
 fn kernel_names_outlive_their_module() {
     let machine = machine("");
     let file = amd::record(|| {
@@ -39,7 +40,7 @@ fn kernel_names_outlive_their_module() {
     assert_eq!(names(kernels(&file)), counts([("left()", 1)]));
 }
 
-#[test]
+#[virtual_time]
 fn types_that_are_not_selected_are_absent() {
     let machine = machine("");
     let of = |types: &[ActivityType]| {
@@ -54,7 +55,7 @@ fn types_that_are_not_selected_are_absent() {
     assert_eq!(names(work(&file)), counts([("Memset (Device)", 2)]));
 }
 
-#[test]
+#[virtual_time]
 fn operation_numbers_may_differ_between_versions() {
     in_child("recording::child_with_other_numbers", &[("SIM_ROCM", "shifted_operations=17,sdk=1.1")]);
 }
@@ -69,7 +70,7 @@ fn child_with_other_numbers() {
     assert!(found.contains_key("hipLaunchKernel") && !found.contains_key("hipGetDevice"), "{found:?}");
 }
 
-#[test]
+#[virtual_time]
 fn library_is_not_registered_without_a_recording() {
     in_child("recording::child_that_records_nothing", &[]);
 }
@@ -85,7 +86,7 @@ fn child_that_records_nothing() {
     assert_eq!(["configures", "starts", "callbacks"].map(rocm::count), [0; 3]);
 }
 
-#[test]
+#[virtual_time]
 fn late_registration_is_reported_after_hip_started() {
     in_child("recording::child_that_registers_late", &[]);
 }
@@ -102,7 +103,7 @@ fn child_that_registers_late() {
     assert_eq!((file.slices().len(), Counts::of(&file)), (8, Counts::default()));
 }
 
-#[test]
+#[virtual_time]
 fn late_registration_is_reported_when_it_seems_to_work() {
     in_child("recording::child_that_gets_no_callbacks", &[("SIM_ROCM", "silent_late=1")]);
 }
@@ -120,7 +121,7 @@ fn child_that_gets_no_callbacks() {
     assert_eq!((file.slices().len(), Counts::of(&file)), (8, Counts::default()));
 }
 
-#[test]
+#[virtual_time]
 fn prepare_registers_early_enough() {
     in_child("recording::child_that_prepares", &[]);
 }
@@ -144,7 +145,7 @@ fn child_that_prepares() {
 }
 
 // Shows the key DISABLE_ROCM.
-#[test]
+#[virtual_time]
 fn rocm_can_be_disabled() {
     in_child("recording::child_without_rocm", &[("KINETO_DISABLE_ROCM", "1")]);
 }
@@ -158,7 +159,7 @@ fn child_without_rocm() {
     assert_eq!(rocm::count("configures"), 0);
 }
 
-#[test]
+#[virtual_time]
 fn second_recording_finds_the_library_busy() {
     let machine = machine("");
     let file = amd::record(|| {

@@ -4,6 +4,7 @@ use crate::either::machine;
 use std::collections::BTreeSet;
 use support::amd::{self, step};
 use support::telemetry::{PlantedRow, check_samples, now, telemetry, wait_until};
+use support::virtual_time;
 use support::{File, gpu, record_with, rocm, simulator};
 use tracing_kineto::{Devices, Doctor, KinetoLayerBuilder};
 
@@ -43,7 +44,7 @@ fn notes(file: &File) -> Vec<String> {
     file.collector_report("rocmsmi").notes
 }
 
-#[test]
+#[virtual_time]
 fn values_are_the_planted_ones_whatever_the_order() {
     let machine = machine("devices=2");
     let _smi = smi("");
@@ -61,7 +62,7 @@ fn values_are_the_planted_ones_whatever_the_order() {
     assert_eq!(devices.len(), 2, "both collectors describe the same devices: {devices:?}");
 }
 
-#[test]
+#[virtual_time]
 fn missing_values_are_left_out_and_noted() {
     let _machine = machine("devices=2");
     for (settings, row, why) in [
@@ -77,7 +78,7 @@ fn missing_values_are_left_out_and_noted() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn hottest_sensor_replaces_a_missing_edge() {
     let _machine = machine("devices=2");
     let _smi = smi("no_edge=1");
@@ -102,7 +103,7 @@ fn library_that_hangs_delays_no_stop() {
     while record_with(sampled, || ()).collector_report("rocmsmi").state.is_err() {}
 }
 
-#[test]
+#[virtual_time]
 fn doctor_lists_devices_and_values() {
     let _machine = machine("devices=2");
     let _smi = smi("unsupported=used");

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use support::rocm::Stream;
+use support::virtual_time;
 use support::{File, amd, traces};
 use tracing::info_span;
 
@@ -151,7 +152,7 @@ fn add() -> BTreeSet<(String, String)> {
     ["hipLaunchKernel", "hipGraphLaunch"].map(|function| (function.to_owned(), "add".to_owned())).into()
 }
 
-#[test]
+#[virtual_time]
 fn rows_equal_real_traces_except_listed_differences() {
     if !traces::are_available() {
         return;
@@ -192,7 +193,7 @@ fn rows_equal_real_traces_except_listed_differences() {
     assert_eq!(functions_not_here.len(), NOT_HERE.len());
 }
 
-#[test]
+#[virtual_time]
 fn header_has_the_keys_of_a_real_trace() {
     if !traces::are_available() {
         return;
@@ -209,7 +210,7 @@ fn header_has_the_keys_of_a_real_trace() {
     assert_eq!(keys(&file.json), keys(&real));
 }
 
-#[test]
+#[virtual_time]
 fn calls_and_work_are_linked_as_in_real_traces() {
     let file = recorded(&add());
     let tied = |ph: &str| {

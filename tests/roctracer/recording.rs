@@ -4,9 +4,10 @@ use crate::either::{args, machine, piece, whole};
 use support::amd::step;
 use support::gpu::in_child;
 use support::rocm::Hip;
+use support::virtual_time;
 use support::{amd, rocm};
 
-#[test]
+#[virtual_time]
 fn step_has_roctracers_arguments() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
@@ -24,7 +25,7 @@ fn step_has_roctracers_arguments() {
     assert_eq!(device["totalGlobalMem"], 64_u64 << 30);
 }
 
-#[test]
+#[virtual_time]
 fn hip_versions_record_the_same() {
     for version in ["50231000", "53000000", "60300000"] {
         let machine = machine(&format!("hip={version},cpus=2"));
@@ -32,7 +33,7 @@ fn hip_versions_record_the_same() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn recording_may_start_after_hip() {
     in_child("recording::child_that_starts_late", &[]);
 }
@@ -45,7 +46,7 @@ fn child_that_starts_late() {
     whole(&amd::record(|| step(&hip)));
 }
 
-#[test]
+#[virtual_time]
 fn roctracer_is_used_when_the_sdk_is_too_old() {
     in_child("recording::child_with_an_old_sdk", &[("SIM_ROCM", "sdk=0.5,hip=60300000")]);
 }

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
+use support::virtual_time;
+use support::wait::{sleep, wall};
 use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::activity::CorrelationId;
@@ -103,7 +105,7 @@ impl Recording for Toy {
 }
 
 fn now() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+    u64::try_from(wall().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
 impl Toy {
@@ -247,7 +249,7 @@ fn spin() {
     while now() < from + 3000 {}
 }
 
-#[test]
+#[virtual_time]
 fn work_is_linked_to_the_span_that_launched_it() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -306,7 +308,7 @@ fn work_is_linked_to_the_span_that_launched_it() {
     assert_eq!(file.json["tracing_kineto"]["collectors"]["toy"]["records"], json!(6));
 }
 
-#[test]
+#[virtual_time]
 fn device_counters_are_graphs_in_time_order() {
     let toy = Toy::default();
     let file = record_with(
@@ -350,7 +352,7 @@ fn device_counters_are_graphs_in_time_order() {
     assert_eq!(read.iter().filter(|event| event.is_counter()).count(), 4);
 }
 
-#[test]
+#[virtual_time]
 fn nested_annotations_are_on_the_row_of_their_work() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -366,7 +368,7 @@ fn nested_annotations_are_on_the_row_of_their_work() {
     assert_eq!(file.trace.stats().lost(Loss::OverlappingWork), 0);
 }
 
-#[test]
+#[virtual_time]
 fn annotations_are_on_one_row_when_their_work_touches() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -393,7 +395,7 @@ fn annotations_are_on_one_row_when_their_work_touches() {
     assert_eq!(file.trace.stats().lost(Loss::OverlappingWork), 0);
 }
 
-#[test]
+#[virtual_time]
 fn collectors_of_one_device_have_separate_rows_and_reports() {
     let toys = [Toy::default(), Toy::default()];
     let file = record_with(
@@ -429,7 +431,7 @@ fn collectors_of_one_device_have_separate_rows_and_reports() {
     assert_eq!(stats.lost(Loss::OverlappingWork), 0, "work of two collectors is no overlap");
 }
 
-#[test]
+#[virtual_time]
 fn overlapping_work_goes_to_a_second_row_of_its_stream() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -477,7 +479,7 @@ fn unlinked_and_unfinished_work_is_drawn_and_counted() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn thread_without_spans_has_a_row_for_its_calls() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -493,7 +495,7 @@ fn thread_without_spans_has_a_row_for_its_calls() {
     assert!(name["args"]["name"].as_str().unwrap().contains("no spans"), "{name}");
 }
 
-#[test]
+#[virtual_time]
 fn spans_open_before_the_recording_are_linked_by_time() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()).record_from_start(false));
@@ -511,7 +513,7 @@ fn spans_open_before_the_recording_are_linked_by_time() {
     assert_eq!(file.trace.stats().lost(Loss::LinkedByTime), 1);
 }
 
-#[test]
+#[virtual_time]
 fn recording_begins_with_no_pushed_ids() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
@@ -529,7 +531,7 @@ fn recording_begins_with_no_pushed_ids() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn pushed_ids_follow_spans_that_end_out_of_order() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -551,7 +553,7 @@ fn pushed_ids_follow_spans_that_end_out_of_order() {
     assert_eq!(PUSHED.with_borrow(Vec::len), 0);
 }
 
-#[test]
+#[virtual_time]
 fn launch_is_not_of_a_span_that_another_thread_exited() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -577,7 +579,7 @@ fn launch_is_not_of_a_span_that_another_thread_exited() {
     assert_eq!(PUSHED.with_borrow(Vec::len), 0);
 }
 
-#[test]
+#[virtual_time]
 fn collector_pops_only_ids_it_took_and_may_make_spans() {
     let (toy, every_second) = (Toy::default(), EverySecondSlice::default());
     let file = record_with(
@@ -599,7 +601,7 @@ fn collector_pops_only_ids_it_took_and_may_make_spans() {
     assert_eq!((&file.json["toy_version"], &file.json["odd"]), (&json!(4), &json!("{")), "the header is valid JSON");
 }
 
-#[test]
+#[virtual_time]
 fn work_in_a_pause_is_excluded_even_without_its_launch() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
@@ -609,13 +611,13 @@ fn work_in_a_pause_is_excluded_even_without_its_launch() {
             let (kind, name, times) = (ActivityType::ConcurrentKernel, batch.name(kernel), (now(), now() + 10));
             batch.work(&DeviceWork { correlation, ..DeviceWork::new(kind, name, (0, 7), times, &ToyShape) });
         });
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        sleep(std::time::Duration::from_millis(1));
     };
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         work("before", 1);
         profiler.pause().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        sleep(std::time::Duration::from_millis(1));
         work("paused", 2);
         profiler.resume().unwrap();
         work("after", 3);
@@ -626,7 +628,7 @@ fn work_in_a_pause_is_excluded_even_without_its_launch() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn slice_that_ended_in_a_pause_launches_nothing_later() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
@@ -636,7 +638,7 @@ fn slice_that_ended_in_a_pause_launches_nothing_later() {
         toy.launch("inside", 7, &[(100, 10)]);
         profiler.pause().unwrap();
         drop(span);
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        sleep(std::time::Duration::from_millis(1));
         profiler.resume().unwrap();
         // No hook ran on this thread in the meantime.
         toy.launch("alone", 7, &[(100, 10)]);
@@ -650,7 +652,7 @@ fn slice_that_ended_in_a_pause_launches_nothing_later() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn library_overhead_outside_the_recording_is_not_drawn() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -667,7 +669,7 @@ fn library_overhead_outside_the_recording_is_not_drawn() {
     assert_eq!(file.trace.stats().lost(Loss::OutOfWindow), 0, "it is not the program's");
 }
 
-#[test]
+#[virtual_time]
 fn work_with_an_impossible_end_is_unfinished() {
     const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
     let toy = Toy::default();
@@ -694,7 +696,7 @@ fn work_with_an_impossible_end_is_unfinished() {
     assert_eq!([Loss::TimesBeyondEnd, Loss::UnfinishedWork].map(|loss| stats.lost(loss)), [3, 1], "{stats}");
 }
 
-#[test]
+#[virtual_time]
 fn flush_timeout_may_be_unlimited() {
     let toy = Toy::default();
     let builder = |builder: tracing_kineto::KinetoLayerBuilder| {
@@ -706,7 +708,7 @@ fn flush_timeout_may_be_unlimited() {
     assert_eq!(events(&file, "X", "kernel").len(), 1);
 }
 
-#[test]
+#[virtual_time]
 fn no_ids_are_pushed_without_external_correlation() {
     let toy = Toy::default();
     let types = ActivityTypes::DEFAULT.without(ActivityType::ExternalCorrelation);
@@ -722,7 +724,7 @@ fn no_ids_are_pushed_without_external_correlation() {
     assert_eq!(file.trace.stats().lost(Loss::LinkedByTime), 1, "the work is linked by time");
 }
 
-#[test]
+#[virtual_time]
 fn host_is_recorded_when_a_collector_is_unavailable() {
     let why = Unavailable::new(Why::Busy, "another profiler has the toy", "stop that one");
     let toy = Toy { refuses: Some(why), ..Toy::default() };
@@ -735,7 +737,7 @@ fn host_is_recorded_when_a_collector_is_unavailable() {
     assert_eq!(PUSHED.with_borrow(Vec::len), 0);
 }
 
-#[test]
+#[virtual_time]
 fn trace_names_the_method_when_a_collector_panics() {
     for method in ["name", "types", "start", "push", "pop", "drain", "stop", "devices", "clock"] {
         let toy = Toy::default();
@@ -762,7 +764,7 @@ fn trace_names_the_method_when_a_collector_panics() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn panic_in_a_probe_is_reported_as_the_reason() {
     let (_layer, guard) = layer(|builder| builder.collector(PanickingCollector("probe")).record_from_start(false));
     let reports = guard.profiler().collectors();
@@ -774,7 +776,7 @@ fn panic_in_a_probe_is_reported_as_the_reason() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn collector_starts_only_when_selected() {
     let toy = Toy::default();
     let cpu = ActivityTypes::from(ActivityType::CpuOp);
@@ -782,7 +784,7 @@ fn collector_starts_only_when_selected() {
     assert_eq!(toy.state.starts.load(Ordering::Relaxed), 0);
 }
 
-#[test]
+#[virtual_time]
 fn prepared_collector_records_nothing_until_the_start() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()).record_from_start(false));
@@ -805,7 +807,7 @@ fn prepared_collector_records_nothing_until_the_start() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn buffer_limit_bounds_collectors_records() {
     let toy = Toy::default();
     let file = record_with(
@@ -844,7 +846,7 @@ fn endless_calls_leave_room_for_work() {
     assert!(there > 5000 && there + lost == 20_001, "{there} and {lost}");
 }
 
-#[test]
+#[virtual_time]
 fn collective_is_named_on_its_kernels() {
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -856,7 +858,7 @@ fn collective_is_named_on_its_kernels() {
     assert_eq!(args.get("other"), None);
 }
 
-#[test]
+#[virtual_time]
 fn kernels_of_a_collective_have_all_its_arguments() {
     let toy = Toy::default();
     let group = ProcessGroup::new("0", [0, 1]).with_description("default_pg");

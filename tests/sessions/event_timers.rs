@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use support::virtual_time;
+use support::wait::sleep;
 use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Average;
@@ -111,7 +113,7 @@ fn notes(file: &File) -> Vec<String> {
     reports.into_iter().find(|report| report.name == "fake").unwrap().notes
 }
 
-#[test]
+#[virtual_time]
 fn each_span_has_a_linked_and_nested_device_row() {
     let fake = FakeTimer::default();
     let file = record(&fake, || {
@@ -146,13 +148,13 @@ fn each_span_has_a_linked_and_nested_device_row() {
     assert_eq!(cupti, "the mode is kineto_privateuse1_fallback; use the mode kineto");
 }
 
-#[test]
+#[virtual_time]
 fn device_row_never_begins_before_its_span() {
     let fake = FakeTimer::default();
     fake.work(7);
     let file = record(&fake, || {
         for _ in 0..5 {
-            info_span!("s").in_scope(|| std::thread::sleep(Duration::from_millis(1)));
+            info_span!("s").in_scope(|| sleep(Duration::from_millis(1)));
             fake.work(10);
         }
     });
@@ -163,7 +165,7 @@ fn device_row_never_begins_before_its_span() {
     assert!(nanos(&rows[4]["ts"]) >= last.start, "{} {}", rows[4]["ts"], last.start);
 }
 
-#[test]
+#[virtual_time]
 fn averages_split_device_time_by_operation() {
     let fake = FakeTimer::default();
     let file = record(&fake, || {
@@ -191,7 +193,7 @@ fn averages_split_device_time_by_operation() {
     assert_eq!((averages.device_base_ns(), averages.unattributed_device_ns()), (18_400, 0));
 }
 
-#[test]
+#[virtual_time]
 fn untimed_spans_are_counted_by_cause() {
     let fake = FakeTimer::default();
     let span = |fails| {
@@ -231,7 +233,7 @@ fn untimed_spans_are_counted_by_cause() {
 }
 
 // Shows the key FLUSH_TIMEOUT_MSECS.
-#[test]
+#[virtual_time]
 fn stop_waits_no_longer_than_its_timeout_for_the_device() {
     let fake = FakeTimer::default();
     fake.state().never_from = Some(1000);
@@ -249,7 +251,7 @@ fn stop_waits_no_longer_than_its_timeout_for_the_device() {
     assert_eq!(notes(&file), [format!("1 span not timed: {late}")]);
 }
 
-#[test]
+#[virtual_time]
 fn incomparable_events_lose_their_own_spans_alone() {
     let fake = FakeTimer::default();
     fake.state().broken_at = Some(0);
@@ -260,7 +262,7 @@ fn incomparable_events_lose_their_own_spans_alone() {
     assert_eq!(durations(&file), [("whole", 6)]);
 }
 
-#[test]
+#[virtual_time]
 fn event_pairs_are_bounded_in_each_recording() {
     let fake = FakeTimer::default();
     let timers = EventTimers::new(fake.clone()).most(3);
@@ -284,7 +286,7 @@ fn event_pairs_are_bounded_in_each_recording() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn spans_around_a_pause_are_not_timed() {
     let fake = FakeTimer::default();
     let (layer, guard) =
@@ -309,7 +311,7 @@ fn spans_around_a_pause_are_not_timed() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn threads_may_share_a_stream() {
     let fake = FakeTimer::default();
     let file = record(&fake, || {
@@ -324,7 +326,7 @@ fn threads_may_share_a_stream() {
     assert_eq!(durations(&file), [("main", 70), ("other", 50)]);
 }
 
-#[test]
+#[virtual_time]
 fn timer_reports_why_it_is_unavailable() {
     let reason = Unavailable::new(Why::NoDevice, "there is no fake", "make one");
     let fake = FakeTimer::default();

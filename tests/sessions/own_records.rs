@@ -1,7 +1,8 @@
 //! A program's own records: in a separate file, and within a recording.
 
 use serde_json::Value;
-use std::time::SystemTime;
+use support::virtual_time;
+use support::wait::{sleep, wall};
 use support::{File, layer, record};
 use tracing::info_span;
 use tracing_kineto::activity::{
@@ -35,7 +36,7 @@ fn rows<'f>(file: &'f Value, name: &str) -> Vec<&'f Value> {
     file["traceEvents"].as_array().unwrap().iter().filter(|row| row["name"] == name).collect()
 }
 
-#[test]
+#[virtual_time]
 fn trace_builder_writes_a_file_without_a_layer() {
     let mut builder = CpuTraceBuilder::new(at(0), "PyTorch Profiler");
     let hosts = ActivityType::ALL.iter().copied().filter(|kind| kind.is_cpu());
@@ -91,7 +92,7 @@ fn trace_builder_writes_a_file_without_a_layer() {
     assert!(stats.recorded.is_empty() && trace.window() == (at(0), at(1000)));
 }
 
-#[test]
+#[virtual_time]
 fn unfinished_slices_reach_the_end_and_overlaps_get_rows() {
     let mut builder = CpuTraceBuilder::new(at(0), "x");
     // In any order.
@@ -121,7 +122,7 @@ fn unfinished_slices_reach_the_end_and_overlaps_get_rows() {
     assert_eq!((loss(Loss::Overlapping), loss(Loss::Unfinished)), (2, 1));
 }
 
-#[test]
+#[virtual_time]
 fn full_builder_returns_an_error_and_counts_losses() {
     let mut builder = CpuTraceBuilder::new(at(0), "x").limit_bytes(4000);
     let refused = (0..100).filter(|_| builder.push(&op("op", 1, 1, 2)).is_err()).count() as u64;
@@ -130,7 +131,7 @@ fn full_builder_returns_an_error_and_counts_losses() {
     assert!(builder.finish(at(9)).stats().losses.contains(&(Loss::SlicesOverLimit, refused + 1)));
 }
 
-#[test]
+#[virtual_time]
 fn transferred_records_join_the_recording() {
     let (layer, guard) = layer(|builder| builder);
     let profiler = guard.profiler();
@@ -159,7 +160,7 @@ fn transferred_records_join_the_recording() {
     assert!(profiler.stop().unwrap().events().is_empty());
 }
 
-#[test]
+#[virtual_time]
 fn transfer_respects_selected_types_and_the_limit() {
     let annotations: ActivityTypes = ActivityType::UserAnnotation.into();
     let (_layer, guard) = layer(|builder| builder.activities(annotations).buffer_limit_bytes(4 << 20));
@@ -177,7 +178,7 @@ fn transfer_respects_selected_types_and_the_limit() {
     assert_eq!(names, ["note"]);
 }
 
-#[test]
+#[virtual_time]
 fn reported_slice_keeps_its_thread_and_times() {
     let (layer, guard) = layer(|builder| builder);
     let profiler = guard.profiler();
@@ -185,12 +186,12 @@ fn reported_slice_keeps_its_thread_and_times() {
         let outer = info_span!("outer").entered();
         let before = info_span!("before").entered();
         drop(before);
-        let start = SystemTime::now();
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        let end = SystemTime::now();
+        let start = wall();
+        sleep(std::time::Duration::from_millis(2));
+        let end = wall();
         let args: [(&str, ArgValue<'_>); 1] = [("Debug handle", ArgValue::I64(-1))];
         profiler.record_slice("conv2d", "xnnpack", start.into(), end.into(), &args).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        sleep(std::time::Duration::from_millis(2));
         info_span!("after").in_scope(|| {});
         drop(outer);
         guard.finish().unwrap()
@@ -210,7 +211,7 @@ fn reported_slice_keeps_its_thread_and_times() {
     assert_eq!(refused.kind(), ErrorKind::NotActive);
 }
 
-#[test]
+#[virtual_time]
 fn pushed_operations_are_execution_trace_nodes() {
     let (_layer, guard) = layer(|builder| builder.torch(TorchOptions::new().execution_trace(true)));
     let profiler = guard.profiler();
@@ -239,7 +240,7 @@ fn pushed_operations_are_execution_trace_nodes() {
     assert_eq!(shown.collect::<Vec<_>>(), expected);
 }
 
-#[test]
+#[virtual_time]
 fn reported_records_are_absent_from_other_recordings() {
     let file = record(|| info_span!("span").in_scope(|| {}));
     let spans = file.json["traceEvents"].as_array().unwrap().iter().filter(|row| row["cat"] == "Trace");

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use support::virtual_time;
+use support::wait::sleep;
 use support::{File, layer};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::torch::{Libkineto, TorchOptions};
@@ -93,7 +95,7 @@ fn idle(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder) -> Kin
 
 const WHOLE: [&str; 3] = ["prepared 00000", "started", "stopped"];
 
-#[test]
+#[virtual_time]
 fn callbacks_follow_prepare_start_stop_and_cancel() {
     let notes = SessionLog::default();
     let guard = idle(|builder| builder.session_observer(notes.clone()));
@@ -120,7 +122,7 @@ fn callbacks_follow_prepare_start_stop_and_cancel() {
 }
 
 // Shows the keys CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION, PROFILE_REPORT_INPUT_SHAPES, PROFILE_WITH_FLOPS.
-#[test]
+#[virtual_time]
 fn prepared_flags_match_torchs_keys_in_the_header() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libkineto.conf");
@@ -159,7 +161,7 @@ fn prepared_flags_match_torchs_keys_in_the_header() {
     assert_eq!(flags_with(&|builder| builder.torch(flops.clone()).with_memory(true), ""), "11011");
 }
 
-#[test]
+#[virtual_time]
 fn observers_are_called_in_the_order_they_were_added() {
     let first = SessionLog::default().named("1 ");
     let second = first.named("2 ");
@@ -170,7 +172,7 @@ fn observers_are_called_in_the_order_they_were_added() {
     assert_eq!(first.take(), expected);
 }
 
-#[test]
+#[virtual_time]
 fn observer_that_panics_is_disabled_and_others_are_not() {
     let logged = Arc::new(Mutex::new(Vec::new()));
     let logged_by_sink = logged.clone();
@@ -192,7 +194,7 @@ fn observer_that_panics_is_disabled_and_others_are_not() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn callbacks_follow_each_cycle_of_a_schedule() {
     let (notes, schedule) = (SessionLog::default(), |warmup| Schedule::new(1, warmup, 1).unwrap());
     let guard = idle(|builder| builder.schedule(schedule(1)).session_observer(notes.clone()));
@@ -217,7 +219,7 @@ fn callbacks_follow_each_cycle_of_a_schedule() {
     );
 }
 
-#[test]
+#[virtual_time]
 fn callback_may_stop_the_recording_that_started() {
     let first = SessionLog::default().named("1 ");
     let last = SessionLog { hook: CallbackHook::default(), ..first.named("2 ") };
@@ -232,7 +234,7 @@ fn callback_may_stop_the_recording_that_started() {
     assert_eq!((first.take(), guard.profiler().status()), (expected, Status::Idle));
 }
 
-#[test]
+#[virtual_time]
 fn callback_may_step_and_start_recordings() {
     let (notes, starts) = (SessionLog::default(), Arc::new(AtomicUsize::new(0)));
     let guard = idle(|builder| builder.session_observer(notes.clone()));
@@ -268,7 +270,7 @@ fn check_order(lines: &[String]) {
     assert!(["stopped", "cancelled"].contains(&before), "{before}");
 }
 
-#[test]
+#[virtual_time]
 fn callbacks_are_ordered_when_threads_start_and_stop() {
     const THREADS: usize = 6;
     const ROUNDS: usize = 60;
@@ -304,7 +306,7 @@ fn callbacks_are_ordered_when_threads_start_and_stop() {
     assert_eq!(lines, other.take());
 }
 
-#[test]
+#[virtual_time]
 fn memory_profile_has_its_own_callbacks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.json");
@@ -322,7 +324,7 @@ fn memory_profile_has_its_own_callbacks() {
     assert_eq!(notes.take(), ["memory profile started", "memory profile stopped", &exported]);
 }
 
-#[test]
+#[virtual_time]
 fn disabled_layer_calls_no_session_observer() {
     let notes = SessionLog::default();
     let guard = idle(|builder| builder.mode(Mode::Disabled).session_observer(notes.clone()));
@@ -331,7 +333,7 @@ fn disabled_layer_calls_no_session_observer() {
     assert_eq!(notes.take(), Vec::<String>::new());
 }
 
-#[test]
+#[virtual_time]
 fn observer_receives_dumps_of_triggers_and_of_the_program() {
     let (notes, folder) = (SessionLog::default(), tempfile::tempdir().unwrap());
     let output = folder.path().join("app.json");
@@ -343,11 +345,11 @@ fn observer_receives_dumps_of_triggers_and_of_the_program() {
         if let Some(line) = lines.iter().find_map(|line| line.strip_prefix(start)) {
             return line.to_owned();
         }
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
     };
     let profiler = guard.profiler();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        tracing::info_span!("request").in_scope(|| std::thread::sleep(Duration::from_millis(5)));
+        tracing::info_span!("request").in_scope(|| sleep(Duration::from_millis(5)));
         let by_call = profiler.dump("by call").unwrap().wait().unwrap();
         assert_eq!(called_with("dump of by call: "), by_call.to_str().unwrap());
     });
@@ -357,7 +359,7 @@ fn observer_receives_dumps_of_triggers_and_of_the_program() {
     assert!(path.ends_with("_slow-span-request.json") && Path::new(path).exists(), "{path}");
 }
 
-#[test]
+#[virtual_time]
 fn observer_receives_why_a_dump_failed() {
     let (notes, folder) = (SessionLog::default(), tempfile::tempdir().unwrap());
     let gone = folder.path().join("gone");
@@ -368,7 +370,7 @@ fn observer_receives_why_a_dump_failed() {
     guard.profiler().dump("no folder").unwrap().wait().unwrap_err();
     let expected = "dump of no folder: Io".to_owned();
     while !notes.lines.lock().unwrap().contains(&expected) {
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
     }
     drop((layer, guard.finish()));
 }

@@ -2,8 +2,10 @@
 #![cfg(feature = "gzip")]
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::File;
+use support::virtual_time;
+use support::wait::{since, sleep, steady};
 use tracing::{error, info_span, warn};
 use tracing_kineto::analysis::Events;
 use tracing_kineto::{DumpTrigger, Dumps, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Overflow};
@@ -62,24 +64,24 @@ fn header<'e>(events: &'e Events, key: &str) -> Option<&'e str> {
 }
 
 fn wait_until(is_done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = steady() + Duration::from_secs(60);
     while !is_done() {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(MS);
+        assert!(steady() < deadline);
+        sleep(MS);
     }
 }
 
 // Shows the key DUMP_AFTER.
-#[test]
+#[virtual_time]
 fn slow_span_triggers_a_dump_of_what_was_around_it() {
     let dumps = dumps_of(
         |builder| builder.dumps(Dumps::on([DumpTrigger::slow_span("request", 20 * MS)]).after(Duration::MAX)),
         |_| {
-            let request = |time| info_span!("request", path = "/").in_scope(|| std::thread::sleep(time));
+            let request = |time| info_span!("request", path = "/").in_scope(|| sleep(time));
             request(Duration::ZERO);
-            info_span!("other").in_scope(|| std::thread::sleep(30 * MS));
-            info_span!("request but another").in_scope(|| std::thread::sleep(30 * MS));
-            std::thread::sleep(50 * MS);
+            info_span!("other").in_scope(|| sleep(30 * MS));
+            info_span!("request but another").in_scope(|| sleep(30 * MS));
+            sleep(50 * MS);
             request(30 * MS);
             info_span!("after").in_scope(|| ());
         },
@@ -95,14 +97,14 @@ fn slow_span_triggers_a_dump_of_what_was_around_it() {
 }
 
 /// Polls take no time; the request does, on two threads.
-#[test]
+#[virtual_time]
 fn slow_span_is_measured_from_creation_to_close() {
     let dumps = dumps_of(
         |builder| builder.dumps(Dumps::on([DumpTrigger::slow_span("request", 20 * MS)])),
         |_| {
             let request = info_span!("request");
             request.in_scope(|| info_span!("first poll").in_scope(|| ()));
-            std::thread::sleep(30 * MS);
+            sleep(30 * MS);
             let dispatch = tracing::dispatcher::get_default(Clone::clone);
             let poll = || tracing::dispatcher::with_default(&dispatch, || request.in_scope(|| ()));
             std::thread::scope(|scope| std::thread::Builder::new().spawn_scoped(scope, poll).unwrap().join().unwrap());
@@ -114,7 +116,7 @@ fn slow_span_is_measured_from_creation_to_close() {
     assert!(dump.iter().any(|event| event.name() == "request" && event.start() <= child.start()));
 }
 
-#[test]
+#[virtual_time]
 fn watched_spans_are_recorded_like_others() {
     let record = |watches: bool| {
         let folder = tempfile::tempdir().unwrap();
@@ -151,13 +153,13 @@ fn watched_spans_are_recorded_like_others() {
     assert_eq!(slices, 3 * 4 + 100);
 }
 
-#[test]
+#[virtual_time]
 fn event_triggers_a_dump_from_its_level_up() {
     let dumps = dumps_of(
         |builder| builder.dumps(Dumps::on([DumpTrigger::Event(tracing::Level::ERROR)])),
         |_| {
             info_span!("fine").in_scope(|| warn!("not severe"));
-            std::thread::sleep(5 * MS);
+            sleep(5 * MS);
             info_span!("failed").in_scope(|| error!("severe"));
         },
     );
@@ -168,7 +170,7 @@ fn event_triggers_a_dump_from_its_level_up() {
 }
 
 // Shows the key DUMP_INTERVAL.
-#[test]
+#[virtual_time]
 fn triggers_join_a_waiting_dump_and_are_skipped_after_it() {
     let dumps = dumps_of(
         |builder| {
@@ -183,13 +185,13 @@ fn triggers_join_a_waiting_dump_and_are_skipped_after_it() {
             let first = Events::read(&dumps_in(&folder)[1]).unwrap();
             assert_eq!(header(&first, "dump_triggers_skipped"), Some("0"));
             let joined: u64 = header(&first, "dump_triggers_joined").unwrap().parse().unwrap();
-            let wait = Instant::now();
+            let wait = steady();
             let mut posted = 0;
             while triggered() == 1 {
                 error!("again");
                 posted += 1;
-                std::thread::sleep(MS);
-                assert!(wait.elapsed() < Duration::from_secs(60));
+                sleep(MS);
+                assert!(since(wait) < Duration::from_secs(60));
             }
             let second = Events::read(&dumps_in(&folder)[2]).unwrap();
             let counts = ["dump_triggers_joined", "dump_triggers_skipped"];
@@ -202,7 +204,7 @@ fn triggers_join_a_waiting_dump_and_are_skipped_after_it() {
     assert_eq!(dumps.paths().len(), 3);
 }
 
-#[test]
+#[virtual_time]
 fn slow_step_triggers_a_dump() {
     let dumps = dumps_of(
         |builder| builder.dumps(Dumps::on(["step>5x".parse().unwrap()]).after(HOUR)),
@@ -210,12 +212,12 @@ fn slow_step_triggers_a_dump() {
             let profiler = guard.profiler();
             let mut longest = Duration::ZERO;
             for _ in 0..30 {
-                let begun = Instant::now();
+                let begun = steady();
                 info_span!("work").in_scope(|| ());
                 profiler.step();
-                longest = longest.max(begun.elapsed());
+                longest = longest.max(since(begun));
             }
-            info_span!("stall").in_scope(|| std::thread::sleep(100 * MS + 6 * longest));
+            info_span!("stall").in_scope(|| sleep(100 * MS + 6 * longest));
             profiler.step();
         },
     );
@@ -225,7 +227,7 @@ fn slow_step_triggers_a_dump() {
     assert!(reason.starts_with("\"step ") && reason.contains(", the median of the steps before it "), "{reason}");
 }
 
-#[test]
+#[virtual_time]
 fn triggers_need_an_output() {
     let triggered = || KinetoLayer::builder().dumps(Dumps::on([DumpTrigger::Panic]));
     for builder in [triggered().no_output(), triggered().writer(Vec::new()), triggered().on_trace_ready(|_| ())] {
@@ -242,7 +244,7 @@ fn triggers_need_an_output() {
 }
 
 /// The names of dumps have neither the number of a recording nor the time of the output.
-#[test]
+#[virtual_time]
 fn old_dumps_of_all_recordings_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let builder = KinetoLayer::builder().output(folder.path().join("app_{time}.json.gz")).record_from_start(false);
@@ -261,7 +263,7 @@ fn old_dumps_of_all_recordings_are_removed() {
 }
 
 // Shows the key DUMP_FILES.
-#[test]
+#[virtual_time]
 fn old_dumps_are_removed() {
     let dumps = dumps_of(
         |builder| builder.dumps(Dumps::new().keep(2, 1 << 30)),
@@ -277,7 +279,7 @@ fn old_dumps_are_removed() {
     assert!(names[0].ends_with("_003_reason-2.json.gz") && names[1].ends_with("_004_reason-3.json.gz"), "{names:?}");
 }
 
-#[test]
+#[virtual_time]
 fn dump_goes_to_the_sink_of_a_url() {
     use std::sync::{Arc, Mutex};
     let (names, folder) = (Arc::new(Mutex::new(Vec::new())), tempfile::tempdir().unwrap());
@@ -289,7 +291,7 @@ fn dump_goes_to_the_sink_of_a_url() {
     let builder = KinetoLayer::builder().sink("store", open).output("store://bucket/app.json");
     let (layer, guard) = builder.dumps(Dumps::on([DumpTrigger::slow_span("request", MS)])).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        info_span!("request").in_scope(|| std::thread::sleep(5 * MS));
+        info_span!("request").in_scope(|| sleep(5 * MS));
     });
     drop(guard);
     // A thread writes the dump.

@@ -1,10 +1,11 @@
 //! Faults of Intel GPUs: the trace has all host rows, counts losses, and reports the fault.
 #![allow(clippy::cast_possible_truncation, reason = "counts in tests are small")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::faults::{Fault, KERNELS, STEPS, check_clock, check_cpu, check_spans, go_through, ids, rows_of};
 use support::gpu::{kernels, losses};
 use support::intel::{Counts, Machine, driver, launches, machine};
+use support::wait::{since, steady};
 use support::xpu::WaitKind;
 use support::{File, faults, gpu, intel, record_with, xpu};
 use tracing::info_span;
@@ -133,9 +134,9 @@ fn recorded(settings: &str) -> (Machine, File) {
     let is_hopeless =
         !ends(settings) || ["drop", "garbage", "cut", "flush_error"].iter().any(|it| settings.starts_with(it));
     let timeout = if is_hopeless { Duration::from_millis(200) } else { gpu::PATIENCE };
-    let begun = Instant::now();
+    let begun = steady();
     let file = record_with(|builder| intel::all(builder).flush_timeout(timeout), || program(&machine, settings));
-    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for missing records: {:?}", begun.elapsed());
+    assert!(since(begun) < gpu::PATIENCE, "the stop waits for missing records: {:?}", since(begun));
     assert_eq!(xpu::count("synchronizes"), u64::from(ends(settings)), "only the program's own calls");
     assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0), "no id or view is left");
     check_cpu(&file, launches(&file).into_iter().chain(driver(&file)).collect());
@@ -304,7 +305,7 @@ fn child_that_hangs_in_a_flush() {
     let _watch = gpu::watch(Duration::from_secs(60));
     let machine = machine("hanging_flush=1");
     let queue = machine.queue(0);
-    let begun = Instant::now();
+    let begun = steady();
     let file = record_with(
         |builder| intel::all(builder).flush_timeout(Duration::from_millis(300)),
         || {
@@ -312,7 +313,7 @@ fn child_that_hangs_in_a_flush() {
             machine.wait(queue, WaitKind::Queue);
         },
     );
-    assert!(begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+    assert!(since(begun) < gpu::PATIENCE, "{:?}", since(begun));
     assert_eq!((file.slices().len(), xpu::count("push_depth")), (1, 0));
     let is_noted =
         !losses(&file).is_empty() || !intel::report(&file).notes.is_empty() || intel::report(&file).state.is_err();

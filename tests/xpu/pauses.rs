@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use support::gpu::{kernels, name, tally, under};
 use support::intel::{Counts, Machine, launches, machine};
+use support::virtual_time;
 use support::xpu::{Queue, WaitKind};
 use support::{File, gpu, intel, layer, xpu};
 use tracing::{info_span, subscriber};
@@ -41,7 +42,7 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
     BTreeMap::from(counts.map(|(name, count)| (name.to_owned(), count)))
 }
 
-#[test]
+#[virtual_time]
 fn work_submitted_in_a_pause_is_not_recorded() {
     let machine = machine("");
     let queue = machine.queue(0);
@@ -69,7 +70,7 @@ fn work_submitted_in_a_pause_is_not_recorded() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn work_submitted_before_a_pause_is_recorded_to_its_end() {
     let machine = machine("");
     let queue = machine.queue(0);
@@ -86,7 +87,7 @@ fn work_submitted_before_a_pause_is_recorded_to_its_end() {
     assert_eq!(found(&file), counts([("before", 3), ("after", 1)]), "{}", file.trace.stats());
 }
 
-#[test]
+#[virtual_time]
 fn snapshot_does_not_disturb_the_recording() {
     let machine = machine("");
     let queue = machine.queue(0);
@@ -103,7 +104,7 @@ fn snapshot_does_not_disturb_the_recording() {
     assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
 }
 
-#[test]
+#[virtual_time]
 fn forked_child_records_the_host_without_its_parents_gpu() {
     gpu::in_child("pauses::child_that_forks", &[]);
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use support::gpu::{correlation, events, interval, kernels, name, stream, tally, under};
 use support::intel::{Counts, driver, machine, record, runtime};
+use support::virtual_time;
 use support::xpu::{MemoryKind, Queue, WaitKind, Xpu};
 use support::{File, gpu, intel, record_with, xpu};
 use tracing::info_span;
@@ -41,7 +42,7 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
     BTreeMap::from(counts.map(|(name, count)| (name.to_owned(), count)))
 }
 
-#[test]
+#[virtual_time]
 fn all_work_has_rows_and_links() {
     let file = recorded();
     let expected = Counts {
@@ -107,7 +108,7 @@ fn calls_are_on_their_threads_in_their_spans() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn work_is_on_the_queues_of_its_device() {
     let file = recorded();
     let lanes: BTreeSet<_> = gpu::work(&file).into_iter().map(stream).collect();
@@ -139,7 +140,7 @@ fn work_is_on_the_queues_of_its_device() {
     assert_eq!(devices, [(Some(0), Some(gpu)), (Some(1), Some(gpu))]);
 }
 
-#[test]
+#[virtual_time]
 fn copies_and_fills_are_named_by_their_memory_kinds() {
     let file = recorded();
     let places = ["Host (User Allocated)", "Host (Driver Allocated)", "Device", "Shared"];
@@ -172,7 +173,7 @@ const TIMES: &str = "appended:s appended_rel_to_start:s submitted:s submitted_re
 // libkineto has no stream, and the context is a text.
 const PLACE: &str = "device:u stream:u context:u sycl queue:u l0 queue:s";
 
-#[test]
+#[virtual_time]
 fn args_have_libkinetos_keys_and_types() {
     let file = recorded();
     let all = |cat: &str| -> BTreeSet<String> { events(&file, "X", cat).into_iter().map(shape).collect() };
@@ -206,7 +207,7 @@ fn micros(text: &Value) -> i64 {
     if text.starts_with('-') { -value } else { value }
 }
 
-#[test]
+#[virtual_time]
 fn args_have_the_times_and_ids_of_the_work() {
     let file = recorded();
     let hex = |value: &Value| value.as_str().is_some_and(|text| text.len() == 18 && text.starts_with("0x"));
@@ -246,7 +247,7 @@ fn args_have_the_times_and_ids_of_the_work() {
     assert_eq!(ids.len(), 21, "ids are distinct");
 }
 
-#[test]
+#[virtual_time]
 fn waits_collectives_and_overhead_have_separate_rows() {
     let file = recorded();
     let thread = file.slice("waits").tid;
@@ -278,7 +279,7 @@ fn waits_collectives_and_overhead_have_separate_rows() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn level_zero_program_is_linked_without_arrows() {
     let machine = machine("");
     let queues = [machine.driver_queue(0), machine.driver_queue(0)];
@@ -296,7 +297,7 @@ fn level_zero_program_is_linked_without_arrows() {
     assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
 }
 
-#[test]
+#[virtual_time]
 fn devices_have_separate_rows() {
     let machine = machine("devices=2");
     let queues = [machine.queue(0), machine.queue(1)];
@@ -314,7 +315,7 @@ fn devices_have_separate_rows() {
 const CLOSE: u64 = 4;
 
 // Shows the key XPUPTI_PROFILER_METRICS.
-#[test]
+#[virtual_time]
 fn metrics_of_kernels_are_rows_and_counters() {
     let machine = machine("");
     let queue = machine.queue(0);

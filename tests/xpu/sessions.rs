@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 use support::gpu::{events, kernels, name, stream, tally, under};
 use support::intel::{Counts, launches, machine, record};
+use support::virtual_time;
 use support::xpu::{MemoryKind, Queue, WaitKind, Xpu};
 use support::{File, gpu, intel, layer, record_with, spawn, xpu};
 use tracing::{info_span, subscriber};
@@ -37,7 +38,7 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
     BTreeMap::from(counts.map(|(name, count)| (name.to_owned(), count)))
 }
 
-#[test]
+#[virtual_time]
 fn successive_recordings_have_their_own_kernels() {
     let machine = machine("");
     let queue = machine.queue(0);
@@ -59,7 +60,7 @@ fn successive_recordings_have_their_own_kernels() {
     });
 }
 
-#[test]
+#[virtual_time]
 fn stop_gets_records_that_the_program_waited_for() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
@@ -88,7 +89,7 @@ fn program(xpu: &Xpu, queue: Queue) {
     xpu.wait(queue, WaitKind::Event);
 }
 
-#[test]
+#[virtual_time]
 fn each_type_can_be_recorded_alone() {
     let machine = machine("devices=2");
     let queue = machine.queue(0);
@@ -117,7 +118,7 @@ fn each_type_can_be_recorded_alone() {
     assert_eq!(["enables", "requested_buffers", "pushes"].map(xpu::count), [0; 3], "PTI is not used");
 }
 
-#[test]
+#[virtual_time]
 fn work_that_is_not_waited_for_is_counted_as_missing() {
     let machine = machine("");
     let queue = machine.queue(0);
@@ -138,7 +139,7 @@ fn work_that_is_not_waited_for_is_counted_as_missing() {
     assert_eq!(kernels(&file).len(), 0, "{:?}", kernels(&file));
 }
 
-#[test]
+#[virtual_time]
 fn threads_launch_their_own_work() {
     const EACH: usize = 20;
     let machine = machine("");
@@ -168,7 +169,7 @@ fn threads_launch_their_own_work() {
     assert_eq!((rows.len(), queues.len(), xpu::count("dropped")), (3, 3, 0));
 }
 
-#[test]
+#[virtual_time]
 fn one_recording_at_a_time_has_pti() {
     let machine = machine("");
     let queue = machine.queue(0);
@@ -181,7 +182,7 @@ fn one_recording_at_a_time_has_pti() {
     assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0));
 }
 
-#[test]
+#[virtual_time]
 fn unavailable_metrics_are_noted() {
     for (settings, metrics) in
         [("scope_error=104", "GpuTime"), ("", "Nonsense"), ("", "GpuTime,L3_MISS"), ("pti=0.14", "GpuTime")]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use support::intel::{self, machine};
 use support::telemetry::{PlantedRow, check_samples, now, telemetry, wait_until};
+use support::virtual_time;
 use support::xpu::{self, WaitKind};
 use support::{File, gpu, record_with};
 use tracing_kineto::{Devices, Doctor, KinetoLayerBuilder};
@@ -31,7 +32,7 @@ fn notes(file: &File) -> Vec<String> {
     file.collector_report("sysman").notes
 }
 
-#[test]
+#[virtual_time]
 fn values_are_the_planted_ones_whatever_the_order() {
     let machine = machine("devices=2");
     let queue = machine.queue(0);
@@ -49,7 +50,7 @@ fn values_are_the_planted_ones_whatever_the_order() {
     assert_eq!(devices.len(), 2, "both collectors describe the same devices: {devices:?}");
 }
 
-#[test]
+#[virtual_time]
 fn missing_values_are_left_out_and_reasons_named() {
     let _machine = machine("sysman_missing=temperature,sysman_reasons=9");
     let file = record_with(sampled, || wait_for(3));
@@ -86,7 +87,7 @@ fn library_that_hangs_delays_no_stop() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn failing_start_has_a_reason() {
     gpu::in_child("telemetry::child_with_a_failing_start", &[]);
 }
@@ -100,7 +101,7 @@ fn child_with_a_failing_start() {
     assert!(reason.message().contains("zesInit returned 0x70010000"), "{reason}");
 }
 
-#[test]
+#[virtual_time]
 fn doctor_lists_devices_and_values() {
     let _machine = machine("devices=2");
     let diagnosis = Doctor::new().option("DEVICE_TELEMETRY_HZ", 1_i64).examine();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use support::gpu::{events, in_child, interval, name, under};
 use support::intel::Counts;
+use support::virtual_time;
 use support::xpu::{MemoryKind, WaitKind, Xpu};
 use support::{gpu, intel, xpu};
 use tracing::info_span;
@@ -83,7 +84,7 @@ fn child_with_a_version() {
     assert_eq!(notes.iter().any(|note| note.starts_with("collective_comm is not recorded")), !collects, "{notes:?}");
 }
 
-#[test]
+#[virtual_time]
 fn versions_before_0_12_are_refused() {
     for version in ["0.10", "0.11"] {
         in_child("versions::child_with_an_old_version", &[("SIM_XPU", &format!("pti={version}"))]);
@@ -102,7 +103,7 @@ fn child_with_an_old_version() {
 }
 
 // Shows the key DISABLE_XPU.
-#[test]
+#[virtual_time]
 fn xpu_can_be_disabled() {
     in_child("versions::child_without_intel", &[("KINETO_DISABLE_XPU", "1")]);
 }
@@ -121,7 +122,7 @@ fn child_without_intel() {
     assert_eq!(xpu::count("inits"), inits, "Level Zero is not initialized");
 }
 
-#[test]
+#[virtual_time]
 fn recording_may_start_before_the_first_call() {
     in_child("versions::child_that_starts_early", &[]);
 }
