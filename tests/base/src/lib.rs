@@ -1,13 +1,14 @@
 //! What unit tests of several packages share. It depends on `kineto-base` alone.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[cfg(not(all(feature = "virtual-clock", target_os = "linux")))]
+#[path = "machine_time.rs"]
+mod virtual_time;
 #[cfg(all(feature = "virtual-clock", target_os = "linux"))]
 mod virtual_time;
 
-#[cfg(all(feature = "virtual-clock", target_os = "linux"))]
-pub use virtual_time::virtual_time;
-
 pub use kineto_base::wait;
+pub use virtual_time::virtual_time;
 
 use kineto_base::live::{ENTRY_WORDS, HEADER_WORDS, LiveHeader, SLOT_WORDS, SlotUse, journal_entries, slots_start};
 use std::collections::HashMap;

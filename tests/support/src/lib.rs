@@ -45,9 +45,7 @@ pub mod traces;
 pub mod xpu;
 
 pub use recording::*;
-#[cfg(all(feature = "virtual-clock", target_os = "linux"))]
-pub use test_base::virtual_time;
-pub use test_base::wait;
+pub use test_base::{virtual_time, wait};
 pub use test_macros::virtual_time;
 
 use std::path::{Path, PathBuf};
