@@ -189,7 +189,7 @@ impl Index {
         }
         index.sort_runs(recorded);
         index.find_unfinished(open);
-        sort_in_place_by(&mut values, Ord::cmp);
+        values.sort_unstable();
         index.values = Pairs(last_values(recorded, &values));
         sort_in_place_by(&mut index.errors.0, Ord::cmp);
         sort_in_place_by(&mut index.counts.0, Ord::cmp);
@@ -205,7 +205,7 @@ impl Index {
     fn find_calls(&mut self, finder: CloseFinder, recorded: &Recorded, converter: &Converter, how: AsyncSpans) {
         let mut found = finder.finish();
         self.reentered = std::mem::take(&mut found.reentered);
-        sort_in_place_by(&mut self.reentered, Ord::cmp);
+        self.reentered.sort_unstable();
         found.decide_calls(recorded, self);
         if how != AsyncSpans::PerPoll {
             self.omissible = found.find_omissible(recorded, self, converter);
