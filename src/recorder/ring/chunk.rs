@@ -126,5 +126,9 @@ impl RingChunk {
         for id in &self.references {
             remove_reference(counts, *id);
         }
+        // What the map gives back counts for other chunks.
+        if counts.capacity() / 4 > counts.len() {
+            counts.shrink_to(counts.len() * 2);
+        }
     }
 }
