@@ -28,10 +28,15 @@ pub struct Condvar {
 
 /// Returns the steady clock's time.
 pub fn steady() -> Instant {
-    static BEGIN: OnceLock<(Instant, u64)> = OnceLock::new();
     let Some(clock) = selected() else { return Instant::now() };
-    let (begin, at) = BEGIN.get_or_init(|| (Instant::now(), clock.now()));
+    let (begin, at) = origin(clock);
     *begin + Duration::from_nanos(clock.now().saturating_sub(*at))
+}
+
+/// Returns an instant of this process, and the virtual clock's time then.
+fn origin(clock: &VirtualClock) -> &'static (Instant, u64) {
+    static ORIGIN: OnceLock<(Instant, u64)> = OnceLock::new();
+    ORIGIN.get_or_init(|| (Instant::now(), clock.now()))
 }
 
 /// Returns how much time has passed since then.
@@ -84,9 +89,10 @@ pub fn unpark(thread: &Thread) {
 static UNPARKED: AtomicU64 = AtomicU64::new(0);
 
 fn wait_by(clock: &VirtualClock, until: Option<Instant>, is_done: &dyn Fn() -> bool) {
-    let left = until.map(|until| until.saturating_duration_since(steady()));
-    let nanos = |left: Duration| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-    clock.wait(left.map(|left| clock.now().saturating_add(nanos(left))), is_done);
+    let (begin, at) = origin(clock);
+    let nanos = |passed: Duration| u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
+    let deadline = until.map(|until| at.saturating_add(nanos(until.saturating_duration_since(*begin))));
+    clock.wait(deadline, is_done);
 }
 
 impl Condvar {

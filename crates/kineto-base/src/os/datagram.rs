@@ -120,7 +120,7 @@ fn close_all(data: *const u8, length: usize) {
 
 /// Waits until a descriptor is readable, or until the timeout; a signal may end the wait earlier.
 pub fn wait_readable(descriptors: &[RawFd], patience: Duration) {
-    /// Descriptors do not follow a virtual clock, so both are looked at in turns.
+    /// Descriptors do not follow a virtual clock, so both are polled in turns.
     const LOOK: Duration = Duration::from_millis(20);
     if virtual_nanos().is_none() {
         poll_readable(descriptors, patience);

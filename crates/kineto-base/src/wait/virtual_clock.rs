@@ -204,7 +204,7 @@ impl VirtualClock {
     pub fn settle(&self) {
         let begun = Instant::now();
         let is_late = || begun.elapsed() > PATIENCE;
-        assert!(self.pause_until_rest(&is_late), "a thread runs on: {:?}", self.looks_awake());
+        assert!(self.pause_until_rest(&is_late), "a thread runs on: {:?}", self.running_threads());
     }
 
     /// Waits until nothing runs, or until `is_over`; returns whether nothing runs.
@@ -242,7 +242,7 @@ impl VirtualClock {
     }
 
     /// Returns the names of threads that run now.
-    fn looks_awake(&self) -> Vec<String> {
+    fn running_threads(&self) -> Vec<String> {
         let awake = self.other_threads().into_iter().filter(|(_, status)| !status.contains("State:\tS"));
         awake.map(|(_, status)| status.lines().next().unwrap_or_default().to_owned()).collect()
     }
