@@ -4,13 +4,13 @@ use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 
 /// One token and the line on which it begins, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
-    pub(crate) line: usize,
+pub struct Token {
+    pub kind: Kind,
+    pub line: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Word(String),
     /// A string literal, byte and raw ones too, as it is written between its quotes.
     Text(String),
@@ -21,34 +21,95 @@ pub(crate) enum Kind {
 }
 
 impl Token {
-    pub(crate) fn word(&self) -> Option<&str> {
+    pub fn word(&self) -> Option<&str> {
         if let Kind::Word(word) = &self.kind { Some(word) } else { None }
     }
 
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         if let Kind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
-    pub(crate) fn is_word(&self, word: &str) -> bool {
+    pub fn is_word(&self, word: &str) -> bool {
         self.word() == Some(word)
     }
 
-    pub(crate) fn is_sign(&self, sign: char) -> bool {
+    pub fn is_sign(&self, sign: char) -> bool {
         self.kind == Kind::Sign(sign)
     }
 
-    pub(crate) fn is_separator(&self) -> bool {
+    pub fn is_separator(&self) -> bool {
         self.kind == Kind::PathSeparator
     }
 }
 
+/// Splits a source into trees of tokens.
+#[expect(clippy::panic, reason = "the sources compile")]
+pub(crate) fn parse(source: &str) -> TokenStream {
+    source.parse().unwrap_or_else(|error| panic!("cannot split a source into tokens: {error}"))
+}
+
 /// Splits a source into tokens.
-#[expect(clippy::panic, reason = "this runs in tests alone")]
-pub(crate) fn tokens(source: &str) -> Vec<Token> {
-    let stream = source.parse().unwrap_or_else(|error| panic!("cannot split a source into tokens: {error}"));
+pub fn tokens(source: &str) -> Vec<Token> {
     let mut tokens = Tokens(Vec::new());
-    tokens.add(stream);
+    tokens.add(parse(source));
     tokens.0
+}
+
+/// Returns the tokens without items under `#[cfg(test)]` and the like.
+pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
+    let (mut kept, mut at) = (Vec::new(), 0);
+    while let Some(token) = tokens.get(at) {
+        match test_item(tokens, at) {
+            Some(behind) => at = behind,
+            None => {
+                kept.push(token.clone());
+                at += 1;
+            }
+        }
+    }
+    kept
+}
+
+/// If an item for tests alone begins at `at` with its attribute: what is behind it.
+fn test_item(tokens: &[Token], at: usize) -> Option<usize> {
+    let [hash, open, cfg, ..] = tokens.get(at..)? else { return None };
+    if !(hash.is_sign('#') && open.is_sign('[') && cfg.is_word("cfg")) {
+        return None;
+    }
+    let end = at + tokens.get(at..)?.iter().position(|token| token.is_sign(']'))?;
+    let condition = tokens.get(at..end)?;
+    // For each open parenthesis, whether what is inside is negated.
+    let mut negated = Vec::new();
+    let for_tests = condition.iter().zip([hash].into_iter().chain(condition)).any(|(token, before)| {
+        let is_negated = negated.last().copied().unwrap_or_default();
+        if token.is_sign('(') {
+            negated.push(is_negated || before.is_word("not"));
+        } else if token.is_sign(')') {
+            negated.pop();
+        }
+        token.is_word("test") && !is_negated
+    });
+    if !for_tests {
+        return None;
+    }
+    let mut depth = 0usize;
+    for (i, token) in tokens.iter().enumerate().skip(end) {
+        if token.is_sign('{') {
+            depth += 1;
+        } else if token.is_sign('}') {
+            depth = depth.checked_sub(1)?;
+        }
+        if depth == 0 && (token.is_sign('}') || token.is_sign(';')) {
+            return Some(i + 1);
+        }
+    }
+    Some(tokens.len())
+}
+
+/// Whether these are the brackets of a comment of documentation, which is an attribute: `#[doc = …]` or `#![doc = …]`.
+fn is_documentation(tree: Option<&TokenTree>) -> bool {
+    let Some(TokenTree::Group(group)) = tree else { return false };
+    group.stream().into_iter().take(2).map(|tree| tree.to_string()).eq(["doc", "="])
 }
 
 struct Tokens(Vec<Token>);
@@ -61,6 +122,13 @@ impl Tokens {
     fn add(&mut self, stream: TokenStream) {
         let mut trees = stream.into_iter().peekable();
         while let Some(tree) = trees.next() {
+            if matches!(&tree, TokenTree::Punct(sign) if sign.as_char() == '#') {
+                let is_inner = matches!(trees.peek(), Some(TokenTree::Punct(sign)) if sign.as_char() == '!');
+                if is_documentation(trees.clone().nth(usize::from(is_inner)).as_ref()) {
+                    trees.nth(usize::from(is_inner));
+                    continue;
+                }
+            }
             let span = tree.span();
             match tree {
                 TokenTree::Ident(word) => {
@@ -88,10 +156,6 @@ impl Tokens {
     }
 
     fn add_group(&mut self, group: &Group) {
-        let words = group.stream().into_iter().take(2).map(|tree| tree.to_string());
-        if words.eq(["doc", "="]) {
-            return;
-        }
         let (open, close) = match group.delimiter() {
             Delimiter::Parenthesis => ('(', ')'),
             Delimiter::Brace => ('{', '}'),
@@ -116,6 +180,18 @@ mod tests {
         assert_eq!(words("a // b\n/* c /* d */ e */ f"), ["a", "f"]);
         assert_eq!(words("//! a\n/// b\nfn f<'a>(x: &'a u8) { '\"'; b'\"'; 1e5 }"), ["fn", "f", "x", "u8"]);
         assert_eq!(words("r#type"), ["type"]);
+    }
+
+    #[test]
+    fn items_for_tests_are_left_out() {
+        let shipped = |source: &str| {
+            without_tests(&tokens(source)).iter().filter_map(Token::word).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            shipped("#[cfg(test)] fn a() {} #[cfg(all(test, not(loom)))] mod b { c! {} } struct D;"),
+            ["struct", "D"]
+        );
+        assert_eq!(shipped("#[cfg(not(all(test, loom)))] a! {}"), ["cfg", "not", "all", "test", "loom", "a"]);
     }
 
     #[test]

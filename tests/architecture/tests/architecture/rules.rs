@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::lexer::{Kind, Token, tokens};
 use crate::paths::{Path, module_of, paths};
+use test_architecture::lexer::{Kind, Token, tokens, without_tests};
 
 /// One source file: its name and its text. The names of the library's files begin below `src`, others at the root.
 pub(crate) struct Source {
@@ -38,7 +38,7 @@ const JSON_READERS: [&str; 7] = [
 const TRACING_MACROS: [&str; 4] = ["macros.rs", "collective.rs", "session/annotation.rs", "capi/src/ranges.rs"];
 
 /// The files in which the root names what programs meet of other packages.
-const FACE: [&str; 2] = [include_str!("../../src/lib.rs"), include_str!("../../src/integration.rs")];
+const FACE: [&str; 2] = [include_str!("../../../../src/lib.rs"), include_str!("../../../../src/integration.rs")];
 
 impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Source {
@@ -251,6 +251,26 @@ pub(crate) fn no_plain_opens(source: &Source) -> Vec<String> {
         .collect()
 }
 
+/// Time is read and waited for through `kineto_base::wait`, so that tests can give another one. Analysis and the command need
+/// none: no simulated device runs with them.
+pub(crate) fn no_other_time(source: &Source) -> Vec<String> {
+    const OTHERS: [&str; 4] =
+        ["crates/kineto-base/src/wait", "crates/kineto-cli/", "crates/kineto-trace/", "link/tests/"];
+    const CALLS: [[&str; 2]; 5] = [
+        ["Instant", "now"],
+        ["SystemTime", "now"],
+        ["thread", "sleep"],
+        ["thread", "park_timeout"],
+        ["sync", "Condvar"],
+    ];
+    if OTHERS.iter().any(|place| source.file.starts_with(place)) {
+        return Vec::new();
+    }
+    let names = |path: &Path| CALLS.iter().any(|call| path.contains(call));
+    let faults = source.shipped_paths().into_iter().filter(names);
+    faults.map(|path| source.fault(path.line, "reads or awaits time past kineto_base::wait")).collect()
+}
+
 /// The library emits nothing through `tracing` by itself, so that no layer ever calls itself.
 pub(crate) fn no_tracing_macros(source: &Source) -> Vec<String> {
     if source.is_one_of(&TRACING_MACROS) {
@@ -270,50 +290,6 @@ pub(crate) fn allows_unsafe(source: &Source) -> bool {
         _ => false,
     };
     source.tokens.windows(3).any(allows)
-}
-
-/// Returns the tokens without items under `#[cfg(test)]` and the like.
-fn without_tests(tokens: &[Token]) -> Vec<Token> {
-    let (mut kept, mut at) = (Vec::new(), 0);
-    while let Some(token) = tokens.get(at) {
-        match test_item(tokens, at) {
-            Some(behind) => at = behind,
-            None => {
-                kept.push(token.clone());
-                at += 1;
-            }
-        }
-    }
-    kept
-}
-
-/// If an item for tests alone begins at `at` with its attribute: what is behind it.
-fn test_item(tokens: &[Token], at: usize) -> Option<usize> {
-    let [hash, open, cfg, ..] = tokens.get(at..)? else { return None };
-    if !(hash.is_sign('#') && open.is_sign('[') && cfg.is_word("cfg")) {
-        return None;
-    }
-    let end = at + tokens.get(at..)?.iter().position(|token| token.is_sign(']'))?;
-    let condition = tokens.get(at..end)?;
-    let for_tests = condition.iter().enumerate().any(|(i, token)| {
-        let negated = i >= 2 && condition.get(i - 2).is_some_and(|before| before.is_word("not"));
-        token.is_word("test") && !negated
-    });
-    if !for_tests {
-        return None;
-    }
-    let mut depth = 0usize;
-    for (i, token) in tokens.iter().enumerate().skip(end) {
-        if token.is_sign('{') {
-            depth += 1;
-        } else if token.is_sign('}') {
-            depth = depth.checked_sub(1)?;
-        }
-        if depth == 0 && (token.is_sign('}') || token.is_sign(';')) {
-            return Some(i + 1);
-        }
-    }
-    Some(tokens.len())
 }
 
 #[cfg(test)]
@@ -397,6 +373,13 @@ mod tests {
         check(no_plain_opens, "fn f() { std::fs::read_to_string(a) }", "write/file.rs", "doctor/machine.rs");
         check(no_tracing_macros, "fn f() { tracing::warn!(\"a\") }", "guard.rs", "macros.rs");
         check(no_tracing_macros, "use tracing::{info as say};", "guard.rs", "macros.rs");
+    }
+
+    #[test]
+    fn time_past_the_clock_is_found() {
+        let wrong = "fn f() { std::thread::sleep(a); } #[cfg(test)] mod tests { fn g() { Instant::now() } }";
+        check(no_other_time, wrong, "session/steps.rs", "crates/kineto-base/src/wait.rs");
+        check(no_other_time, "use std::sync::Condvar;", "a.rs", "crates/kineto-cli/src/a.rs");
     }
 
     #[test]

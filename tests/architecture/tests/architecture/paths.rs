@@ -1,6 +1,6 @@
 //! Every path of a source file, with its groups taken apart, and where it leads.
 
-use crate::lexer::{Kind, Token};
+use test_architecture::lexer::{Kind, Token};
 
 /// One path as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ fn path(tokens: &[Token], mut at: usize, before: &[String], module: &[String], f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lexer::tokens;
+    use test_architecture::lexer::tokens;
 
     fn leads(source: &str, file: &str) -> Vec<String> {
         let paths = paths(&tokens(source), &module_of(file));

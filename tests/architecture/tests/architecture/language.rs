@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use crate::lexer::{Token, tokens};
 use crate::rules::Source;
+use test_architecture::lexer::{Token, tokens};
 
 /// The longest name of a function, tests included.
 const NAME_MAX: usize = 55;
@@ -206,7 +206,7 @@ fn unfolded(text: &str) -> String {
 pub(crate) fn messages_page(sources: &[Source]) -> String {
     let mut page = String::from(
         "# Messages\n\nAll diagnostics and errors that a user may see, by source file. Written by\n\
-         `UPDATE_DOCS=1 cargo test --test architecture messages`.\n",
+         `UPDATE_DOCS=1 cargo test --package test-architecture messages`.\n",
     );
     let mut by_path: Vec<_> = sources.iter().map(|source| (source.path(), messages(source))).collect();
     by_path.sort_by(|(a, _), (b, _)| a.cmp(b));

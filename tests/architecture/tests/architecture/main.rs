@@ -4,7 +4,6 @@
 
 mod keys;
 mod language;
-mod lexer;
 mod paths;
 mod rules;
 
@@ -12,11 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use rules::{Exports, Source, Table};
+use test_architecture::files::{files, packages, texts};
 
 fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Where the libraries are, and the names of their tables in layers.md.
@@ -28,28 +29,13 @@ const LIBRARIES: [(&str, &str); 4] = [
 ];
 
 /// Returns the source files of all packages.
-fn sources() -> io::Result<Vec<Source>> {
-    fn collect(folder: &Path, above: &str, found: &mut Vec<Source>) -> io::Result<()> {
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let name = format!("{above}{}", entry.file_name().to_string_lossy());
-            if entry.file_type()?.is_dir() {
-                collect(&entry.path(), &format!("{name}/"), found)?;
-            } else if name.ends_with(".rs") {
-                found.push(Source::new(&name, &fs::read_to_string(entry.path())?));
-            }
-        }
-        Ok(())
-    }
-    let mut found = Vec::new();
-    collect(&root().join("src"), "", &mut found)?;
-    collect(&root().join("capi/src"), "capi/src/", &mut found)?;
-    for package in fs::read_dir(root().join("crates"))? {
-        let name = package?.file_name();
-        let sources = format!("crates/{}/src/", name.to_string_lossy());
-        collect(&root().join(&sources), &sources, &mut found)?;
-    }
-    Ok(found)
+fn sources() -> &'static [Source] {
+    static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
+        let folders = ["src", "capi/src"].map(str::to_owned).into_iter().chain(packages(&root()).unwrap());
+        let texts = folders.flat_map(|folder| texts(&root(), &folder, &[".rs"]).unwrap());
+        texts.map(|(file, text)| Source::new(file.strip_prefix("src/").unwrap_or(&file), &text)).collect()
+    });
+    &SOURCES
 }
 
 /// The text between `<!-- name -->` and `<!-- /name -->`.
@@ -76,7 +62,7 @@ fn table(section: &str) -> Table {
 
 /// Reads `pub use module::{A, B}` of the root; macros are exported from where they are.
 fn exports(root: &str) -> Exports {
-    let tokens = lexer::tokens(root);
+    let tokens = test_architecture::lexer::tokens(root);
     let imported = paths::paths(&tokens, &[]).into_iter().filter_map(|path| match path.segments.as_slice() {
         [module, .., name] => Some((name.clone(), module.clone())),
         _ => None,
@@ -92,7 +78,7 @@ fn assert_none(faults: &[String]) {
 #[test]
 fn modules_import_what_the_table_allows_and_no_less() {
     let document = fs::read_to_string(root().join("tests/architecture/layers.md")).unwrap();
-    let (all, mut faults) = (sources().unwrap(), Vec::new());
+    let (all, mut faults) = (sources(), Vec::new());
     for (folder, modules) in LIBRARIES {
         let table = table(section(&document, modules).expect("layers.md has no table of modules"));
         let sources: Vec<_> = all.iter().filter(|source| source.path().starts_with(folder)).collect();
@@ -115,7 +101,7 @@ fn modules_import_what_the_table_allows_and_no_less() {
 /// The first lines of the files are the map of the code.
 #[test]
 fn every_file_begins_with_its_purpose() {
-    let sources = sources().unwrap();
+    let sources = sources();
     let has_purpose = |source: &&Source| source.purpose().is_some_and(|purpose| purpose.split(' ').count() > 2);
     let missing = sources.iter().filter(|source| !has_purpose(source));
     assert_none(
@@ -129,10 +115,11 @@ fn every_file_keeps_the_rules() {
         rules::statics_survive_forks,
         rules::debug_is_short,
         rules::no_formats,
+        rules::no_other_time,
         rules::no_plain_opens,
         rules::no_tracing_macros,
     ];
-    let sources = sources().unwrap();
+    let sources = sources();
     assert!(sources.len() > 50, "the sources were not found");
     assert_none(&sources.iter().flat_map(|source| rules.iter().flat_map(|rule| rule(source))).collect::<Vec<_>>());
 }
@@ -140,9 +127,8 @@ fn every_file_keeps_the_rules() {
 /// The lint `unsafe_code` denies `unsafe` in all other files.
 #[test]
 fn listed_files_alone_allow_unsafe() {
-    let found: BTreeSet<_> =
-        sources().unwrap().iter().filter(|source| rules::allows_unsafe(source)).map(Source::path).collect();
-    let listed: BTreeSet<_> = include_str!("unsafe-files.txt").lines().map(str::to_owned).collect();
+    let found: BTreeSet<_> = sources().iter().filter(|source| rules::allows_unsafe(source)).map(Source::path).collect();
+    let listed: BTreeSet<_> = include_str!("../../unsafe-files.txt").lines().map(str::to_owned).collect();
     let new = found.difference(&listed).map(|file| {
         format!("{file} allows `unsafe`: use a safe wrapper, or add it to tests/architecture/unsafe-files.txt")
     });
@@ -150,34 +136,12 @@ fn listed_files_alone_allow_unsafe() {
     assert_none(&new.chain(gone).collect::<Vec<_>>());
 }
 
-/// Returns all files below the root's folders that end with one of the `endings`, by their path from the root.
-fn files(endings: &[&str]) -> io::Result<Vec<(String, String)>> {
-    fn collect(folder: &Path, endings: &[&str], found: &mut Vec<(String, String)>) -> io::Result<()> {
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            if entry.file_type()?.is_dir() {
-                if name != "target" && !name.starts_with('.') {
-                    collect(&path, endings, found)?;
-                }
-            } else if endings.iter().any(|ending| name.ends_with(ending)) {
-                let shown = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
-                found.push((shown, fs::read_to_string(&path)?));
-            }
-        }
-        Ok(())
-    }
-    let mut found = Vec::new();
-    collect(&root(), endings, &mut found)?;
-    Ok(found)
-}
-
 #[test]
 fn banned_expressions_do_not_occur() {
-    let banned = language::Banned::parse(include_str!("banned-words.txt"));
+    let banned = language::Banned::parse(include_str!("../../banned-words.txt"));
     let mut found = BTreeMap::new();
     for (file, text) in
-        files(&[".rs", ".md"]).unwrap().iter().filter(|(file, _)| !file.starts_with("tests/architecture/"))
+        texts(&root(), "", &[".rs", ".md"]).unwrap().iter().filter(|(file, _)| !file.starts_with("tests/architecture/"))
     {
         banned.find(file, text, &mut found);
     }
@@ -188,7 +152,7 @@ fn banned_expressions_do_not_occur() {
 fn function_names_are_short() {
     /// How many are longer: the name of a function of ROCm. This number only shrinks.
     const LONG: usize = 1;
-    let files = files(&[".rs"]).unwrap();
+    let files = texts(&root(), "", &[".rs"]).unwrap();
     assert!(files.len() > 500, "the files were not found");
     let long =
         files.iter().flat_map(|(file, text)| language::long_names(text).into_iter().map(move |name| (file, name)));
@@ -200,8 +164,8 @@ fn function_names_are_short() {
 /// `repeated-types.txt` lists the exceptions; it only shrinks.
 #[test]
 fn type_names_are_unique_in_a_package() {
-    let found = language::repeated_types(sources().unwrap().iter());
-    let listed: BTreeSet<_> = include_str!("repeated-types.txt").lines().map(str::to_owned).collect();
+    let found = language::repeated_types(sources().iter());
+    let listed: BTreeSet<_> = include_str!("../../repeated-types.txt").lines().map(str::to_owned).collect();
     let new = found
         .difference(&listed)
         .map(|name| format!("several types are called {name}, and not one in each vendor's folder: rename one"));
@@ -213,7 +177,7 @@ fn type_names_are_unique_in_a_package() {
 fn warnings_and_errors_say_what_to_do() {
     /// How many do not; this number only shrinks.
     const WITHOUT_REMEDY: usize = 0;
-    assert_none(&language::remedy_faults(&sources().unwrap(), WITHOUT_REMEDY));
+    assert_none(&language::remedy_faults(sources(), WITHOUT_REMEDY));
 }
 
 /// Checks that a document is as generated; with the variable `UPDATE_DOCS`, writes it.
@@ -224,12 +188,12 @@ fn assert_generated(document: &str, expected: &str, test: &str) {
         assert!(fs::write(&path, expected).is_ok(), "cannot write {document}");
     }
     let is_current = fs::read_to_string(path).unwrap_or_default() == expected;
-    assert!(is_current, "{document} is outdated: UPDATE_DOCS=1 cargo test --test architecture {test}");
+    assert!(is_current, "{document} is outdated: UPDATE_DOCS=1 cargo test --package test-architecture {test}");
 }
 
 #[test]
 fn messages_page_lists_all_messages() {
-    assert_generated("docs/dev/messages.md", &language::messages_page(&sources().unwrap()), "messages");
+    assert_generated("docs/dev/messages.md", &language::messages_page(sources()), "messages");
 }
 
 /// Returns the page of the book with that name.
@@ -282,7 +246,7 @@ fn features_page_has_the_comments_of_the_manifest() {
 const FEATURES_HEAD: &str = "\
 # Cargo features
 
-<!-- Generated from the comments in Cargo.toml: UPDATE_DOCS=1 cargo test --test architecture features -->
+<!-- Generated from the comments in Cargo.toml: UPDATE_DOCS=1 cargo test --package test-architecture features -->
 
 | Feature | Default | What it adds |
 |---|---|---|
@@ -366,21 +330,7 @@ fn files_named_by(text: &str) -> impl Iterator<Item = String> {
 /// Paths in the documents are whole, or begin anywhere: `lane.rs` is enough.
 #[test]
 fn documents_name_files_that_exist() {
-    fn collect(folder: &Path, found: &mut Vec<String>) {
-        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            match entry.file_type().unwrap().is_dir() {
-                true if entry.file_name() == "target" => {}
-                true => collect(&entry.path(), found),
-                false => found.push(format!("/{}", entry.path().display())),
-            }
-        }
-    }
-    let mut known = Vec::new();
-    for folder in
-        ["src", "crates", "tests", "examples", "scripts", "include", "docs", "benches", "capi", "integrations"]
-    {
-        collect(&root().join(folder), &mut known);
-    }
+    let known: Vec<_> = files(&root(), &[""]).unwrap().iter().map(|path| format!("/{}", path.display())).collect();
     let mut faults = Vec::new();
     for document in documents().unwrap() {
         let text = fs::read_to_string(&document).unwrap();
@@ -418,25 +368,14 @@ fn no_such_test(name: &str) -> Option<String> {
 
 /// Returns the sources of all tests, also of those inside of packages.
 fn texts_of_tests() -> String {
-    fn append_folder(folder: &Path, text: &mut String) {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                append_folder(&path, text);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                text.push_str(&fs::read_to_string(path).unwrap_or_default());
-            }
-        }
-    }
-    let mut text = String::new();
-    ["src", "tests", "crates"].iter().for_each(|folder| append_folder(&root().join(folder), &mut text));
-    text
+    let texts = ["src", "tests", "crates"].map(|folder| texts(&root(), folder, &[".rs"]).unwrap());
+    texts.into_iter().flatten().map(|(_, text)| text).collect()
 }
 
 #[test]
 fn each_key_is_used_and_has_a_test() {
     let table = fs::read_to_string(root().join("src/config/keys.rs")).unwrap();
-    let (rows, sources, texts) = (keys::rows(&table), sources().unwrap(), texts_of_tests());
+    let (rows, sources, texts) = (keys::rows(&table), sources(), texts_of_tests());
     let reference = tracing_kineto::KinetoLayerBuilder::reference();
     let lost = rows.iter().filter(|(name, _)| !reference.contains(&format!("\n| `{name}` | ")));
     let lost = lost.map(|(name, _)| format!("{name} is not in the table of settings"));
@@ -446,7 +385,7 @@ fn each_key_is_used_and_has_a_test() {
     let untested = rows.iter().filter(|(name, _)| !shown.contains(name.as_str()));
     let untested = untested.map(|(name, _)| format!("no test has the comment `// Shows the key {name}.`"));
     let gone = shown.iter().filter(|name| !is_key(name)).map(|name| format!("a test shows {name}, which is no key"));
-    let unused = rows.iter().filter_map(|(name, target)| keys::unused(name, target, &sources));
+    let unused = rows.iter().filter_map(|(name, target)| keys::unused(name, target, sources));
     assert_none(&lost.chain(missing).chain(untested).chain(gone).chain(unused).collect::<Vec<_>>());
     assert!(rows.len() > 100, "{}", rows.len());
 }
