@@ -2,6 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The counters of a machine.
+pub trait Counts: Sync {
+    /// Returns the counter of that name.
+    fn get(&self, name: &str) -> Option<u64>;
+
+    fn reset(&self);
+}
+
 /// Declares `Counters`, the counters of a machine.
 #[macro_export]
 macro_rules! counters {
@@ -15,16 +23,17 @@ macro_rules! counters {
             pub(crate) const fn new() -> Counters {
                 Counters { $($name: std::sync::atomic::AtomicU64::new(0),)+ }
             }
+        }
 
-            /// Returns the counter of that name.
-            pub(crate) fn get(&self, name: &str) -> Option<u64> {
+        impl $crate::counters::Counts for Counters {
+            fn get(&self, name: &str) -> Option<u64> {
                 match name {
                     $(stringify!($name) => Some(self.$name.load(std::sync::atomic::Ordering::Relaxed)),)+
                     _ => None,
                 }
             }
 
-            pub(crate) fn reset(&self) {
+            fn reset(&self) {
                 $(self.$name.store(0, std::sync::atomic::Ordering::Relaxed);)+
             }
         }

@@ -3,7 +3,7 @@
 use crate::clock::sleep;
 use crate::kernel::number_after;
 use crate::memory::Movement;
-use crate::wait::virtual_nanos;
+use crate::wait::is_virtual;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub fn wait_until(clock: fn() -> u64, end: impl Fn() -> u64) {
     loop {
         match end().saturating_sub(clock()) {
             0 => return,
-            left if virtual_nanos().is_some() => sleep(Duration::from_nanos(left.min(1_000_000))),
+            left if is_virtual() => sleep(Duration::from_nanos(left.min(1_000_000))),
             1..60_000 => std::thread::yield_now(),
             left => sleep(Duration::from_nanos((left - 50_000).min(200_000))),
         }

@@ -3,22 +3,93 @@
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Declares the result codes of an API as constants of a type, each with its name and its description.
+/// Declares the result codes of an API: the type of a code other than success, and each code with its texts, which are its
+/// name and its description. `$null` is the code for a place that is null.
 #[macro_export]
-macro_rules! result_codes {
-    ($error:ident; $($constant:ident = $code:literal, $name:literal, $text:literal;)+) => {
+macro_rules! codes {
+    ($(#[$doc:meta])* $error:ident($number:ty), $null:ident; $($constant:ident = $code:literal $(, $text:literal)*;)+) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) struct $error(pub(crate) $number);
+
+        /// The result of a function of the API.
+        pub(crate) type Outcome<T = ()> = Result<T, $error>;
+
+        #[allow(dead_code, reason = "some codes have but a name, or come from options")]
         impl $error {
             $(pub(crate) const $constant: $error = $error($code);)+
+
+            /// Fails with the code that an option names, unless that is 0.
+            pub(crate) fn unless(code: $number) -> Outcome {
+                if code == 0 { Ok(()) } else { Err($error(code)) }
+            }
         }
 
-        /// Returns the name and the description of a result code.
-        pub(crate) fn describe(code: i32) -> Option<(&'static std::ffi::CStr, &'static std::ffi::CStr)> {
+        impl From<$crate::device::Refusal> for $error {
+            fn from(refusal: $crate::device::Refusal) -> $error {
+                $error(refusal as $number)
+            }
+        }
+
+        /// Returns the texts of a code.
+        #[allow(dead_code, reason = "some libraries have no function for them")]
+        pub(crate) fn texts(code: $number) -> Option<&'static [&'static std::ffi::CStr]> {
             match code {
-                $($code => Some(($name, $text)),)+
+                $($code => Some(&[$($text),*]),)+
                 _ => None,
             }
         }
+
+        /// Returns the code of an outcome, 0 for success.
+        #[allow(dead_code, reason = "some libraries have codes for each version")]
+        pub(crate) fn code_of(outcome: Outcome) -> $number {
+            outcome.map_or_else(|$error(code)| code, |()| 0)
+        }
+
+        /// Writes a value for the caller of a C function.
+        ///
+        /// # Errors
+        /// The place is null.
+        pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
+            $crate::ffi::give(place, value).ok_or($error::$null)
+        }
+
+        /// As [`give`], unless the place is null.
+        #[allow(dead_code, reason = "not each library has optional places")]
+        pub(crate) fn give_if_wanted<T>(place: *mut T, value: T) -> Outcome {
+            if place.is_null() { Ok(()) } else { give(place, value) }
+        }
     };
+}
+
+/// Exports C functions. One without a return type returns the code that `$answer` makes of its body's outcome; a function
+/// `by` a check makes that first.
+#[macro_export]
+macro_rules! exports {
+    ($answer:path as $code:ty; $($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?)
+        $(-> $returned:ty)? $(, by $check:path)? $body:block)+) => {$(
+        $crate::exports!(@ $answer, $code, [$(#[$doc])*] $name($($argument: $type),*) [$($returned)?] [$($check)?] $body);
+    )+};
+    (@ $answer:path, $code:ty, [$($doc:tt)*] $name:ident($($argument:ident: $type:ty),*) [$returned:ty] [] $body:block) => {
+        $($doc)*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($argument: $type),*) -> $returned $body
+    };
+    (@ $answer:path, $code:ty, [$($doc:tt)*] $name:ident($($argument:ident: $type:ty),*) [] [$($check:path)?] $body:block) => {
+        $($doc)*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($argument: $type),*) -> $code {
+            $crate::ffi::answer($answer, || {
+                $($check()?;)?
+                $body
+            })
+        }
+    };
+}
+
+/// Returns the code of what `serve` returns.
+pub fn answer<T, E, C>(to_code: impl FnOnce(Result<T, E>) -> C, serve: impl FnOnce() -> Result<T, E>) -> C {
+    to_code(serve())
 }
 
 /// A pointer to a value that its owner never frees; null at first.

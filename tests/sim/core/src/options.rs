@@ -241,6 +241,50 @@ impl<K: Value> Value for EnableError<K> {
 mod tests {
     use super::*;
 
+    crate::options! {
+        library: LibraryVersion = LibraryVersion::named("1.1");
+        devices: u32 = 1;
+        busy: bool = false;
+        no_finish: Text = Text::new("");
+        skew: i64 = 0;
+        enable_error: EnableError<u32> = EnableError::NONE;
+    }
+
+    crate::versions! {
+        /// A version.
+        LibraryVersion: u32, "no such version";
+        "1.0" = 10;
+        "1.1" = 11;
+        "2.0" = 20;
+    }
+
+    #[test]
+    fn keys_are_read_and_others_are_at_their_defaults() {
+        let options = Options::parse(" library=1.0, no_finish=slow ,skew=-5,enable_error=7:38,busy=1").unwrap();
+        assert_eq!((options.library.number(), LibraryVersion::ALL[options.library.0].0), (10, "1.0"));
+        assert!(LibraryVersion::named("1.1").is_since("1.0") && !options.library.is_since("1.1"));
+        assert_eq!((options.no_finish.as_str(), options.skew, options.busy), ("slow", -5, true));
+        assert_eq!((options.enable_error, options.devices), (EnableError { code: 7, kind: Some(38) }, 1));
+    }
+
+    #[test]
+    fn errors_name_the_part_and_the_reason() {
+        let error = |text: &str| Options::parse(text).unwrap_err();
+        assert_eq!(error("busy"), "busy: no value");
+        assert_eq!(error("devices=1,bussy=1"), "bussy=1: no such key");
+        assert_eq!(error("busy=yes"), "busy=yes: neither 0 nor 1");
+        assert_eq!(error("devices=-1"), "devices=-1: not a number that fits");
+        assert_eq!(error("library=9"), "library=9: no such version");
+    }
+
+    #[test]
+    fn invalid_settings_change_nothing() {
+        static STORE: OptionsStore<Options> = OptionsStore::new("sim-test", "SIM_TEST_OPTIONS", Options::parse);
+        assert!(STORE.configure(c"devices=2".as_ptr()) && !STORE.configure(c"devices=3,bogus=1".as_ptr()));
+        assert_eq!(STORE.get().devices, 2);
+        assert!(STORE.configure(c"".as_ptr()) && STORE.get().devices == 1);
+    }
+
     #[test]
     fn long_text_is_cut_at_a_character_boundary() {
         assert_eq!(Text::new(&"é".repeat(100)).as_str(), "é".repeat(48));

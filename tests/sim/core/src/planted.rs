@@ -1,6 +1,8 @@
 //! Values of devices that are planted: each grows with each reading, so that a test knows every sample.
 
+use crate::clock::sleep;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The most devices.
 const DEVICES: usize = 8;
@@ -13,11 +15,12 @@ pub type PlantedValue = (&'static str, u64, u64, u64);
 pub struct Planted<const N: usize> {
     values: [PlantedValue; N],
     readings: [[AtomicU64; N]; DEVICES],
+    hangs: AtomicU64,
 }
 
 impl<const N: usize> Planted<N> {
     pub const fn new(values: [PlantedValue; N]) -> Planted<N> {
-        Planted { values, readings: [const { [const { AtomicU64::new(0) }; N] }; DEVICES] }
+        Planted { values, readings: [const { [const { AtomicU64::new(0) }; N] }; DEVICES], hangs: AtomicU64::new(0) }
     }
 
     fn place(&self, device: usize, name: &str) -> Option<(PlantedValue, &AtomicU64)> {
@@ -45,8 +48,21 @@ impl<const N: usize> Planted<N> {
         [nth * (first + of_device * device as u64) + step * steps, period * (nth + 1)]
     }
 
-    /// Returns how often a value was read, such as "0:power".
+    /// Does not return while `hangs`, which is counted.
+    pub fn hang_while(&self, hangs: impl Fn() -> bool) {
+        if hangs() {
+            self.hangs.fetch_add(1, Ordering::Relaxed);
+        }
+        while hangs() {
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Returns how often a value was read, such as "0:power", or a call hung, "hangs".
     pub fn count(&self, what: &str) -> Option<u64> {
+        if what == "hangs" {
+            return Some(self.hangs.load(Ordering::Relaxed));
+        }
         let (device, name) = what.split_once(':')?;
         let (_, readings) = self.place(device.parse().ok()?, name)?;
         Some(readings.load(Ordering::Relaxed))

@@ -50,12 +50,9 @@ calls! { DRIVER, DRIVER_API:
     cuDeviceGetUuid_v2 = 647, c"cuDeviceGetUuid_v2";
     cuDeviceTotalMem_v2 = 259, c"cuDeviceTotalMem_v2";
     cuDeviceGetAttribute = 9, c"cuDeviceGetAttribute";
-    cuDeviceCanAccessPeer = 312, c"cuDeviceCanAccessPeer";
     cuDeviceGetPCIBusId = 332, c"cuDeviceGetPCIBusId";
     cuDevicePrimaryCtxRetain = 386, c"cuDevicePrimaryCtxRetain";
     cuDevicePrimaryCtxRelease_v2 = 544, c"cuDevicePrimaryCtxRelease_v2";
-    cuDevicePrimaryCtxGetState = 392, c"cuDevicePrimaryCtxGetState";
-    cuDevicePrimaryCtxSetFlags_v2 = 546, c"cuDevicePrimaryCtxSetFlags_v2";
     cuCtxCreate_v2 = 235, c"cuCtxCreate_v2";
     cuCtxCreate_v4 = 757, c"cuCtxCreate_v4";
     cuCtxDestroy_v2 = 322, c"cuCtxDestroy_v2";
@@ -66,27 +63,19 @@ calls! { DRIVER, DRIVER_API:
     cuCtxGetDevice = 16, c"cuCtxGetDevice";
     cuCtxSynchronize = 17, c"cuCtxSynchronize";
     cuCtxGetStreamPriorityRange = 370, c"cuCtxGetStreamPriorityRange";
-    cuCtxEnablePeerAccess = 313, c"cuCtxEnablePeerAccess";
-    cuCtxDisablePeerAccess = 314, c"cuCtxDisablePeerAccess";
     cuStreamCreate = 124, c"cuStreamCreate";
     cuStreamCreateWithPriority = 367, c"cuStreamCreateWithPriority";
     cuStreamDestroy_v2 = 326, c"cuStreamDestroy_v2";
     cuStreamSynchronize = 126, c"cuStreamSynchronize";
     cuStreamQuery = 125, c"cuStreamQuery";
     cuStreamWaitEvent = 295, c"cuStreamWaitEvent";
-    cuStreamGetPriority = 368, c"cuStreamGetPriority";
-    cuStreamGetFlags = 369, c"cuStreamGetFlags";
-    cuStreamGetCtx = 483, c"cuStreamGetCtx";
     cuStreamBeginCapture_v2 = 539, c"cuStreamBeginCapture_v2";
     cuStreamBeginRecaptureToGraph = 846, c"cuStreamBeginRecaptureToGraph";
     cuStreamEndCapture = 497, c"cuStreamEndCapture";
     cuStreamIsCapturing = 499, c"cuStreamIsCapturing";
-    cuStreamGetCaptureInfo = 536, c"cuStreamGetCaptureInfo";
-    cuStreamGetCaptureInfo_v2 = 629, c"cuStreamGetCaptureInfo_v2";
     cuEventCreate = 118, c"cuEventCreate";
     cuEventDestroy_v2 = 325, c"cuEventDestroy_v2";
     cuEventRecord = 119, c"cuEventRecord";
-    cuEventRecordWithFlags = 587, c"cuEventRecordWithFlags";
     cuEventSynchronize = 121, c"cuEventSynchronize";
     cuEventQuery = 120, c"cuEventQuery";
     cuEventElapsedTime = 123, c"cuEventElapsedTime";
@@ -108,7 +97,6 @@ calls! { DRIVER, DRIVER_API:
     cuMemcpyDtoHAsync_v2 = 279, c"cuMemcpyDtoHAsync_v2";
     cuMemcpyDtoD_v2 = 280, c"cuMemcpyDtoD_v2";
     cuMemcpyDtoDAsync_v2 = 281, c"cuMemcpyDtoDAsync_v2";
-    cuMemcpyPeer = 318, c"cuMemcpyPeer";
     cuMemcpyPeerAsync = 319, c"cuMemcpyPeerAsync";
     cuMemsetD8_v2 = 249, c"cuMemsetD8_v2";
     cuMemsetD16_v2 = 250, c"cuMemsetD16_v2";
@@ -117,7 +105,6 @@ calls! { DRIVER, DRIVER_API:
     cuMemsetD16Async = 218, c"cuMemsetD16Async";
     cuMemsetD32Async = 220, c"cuMemsetD32Async";
     cuModuleLoadData = 19, c"cuModuleLoadData";
-    cuModuleLoadDataEx = 20, c"cuModuleLoadDataEx";
     cuModuleGetFunction = 23, c"cuModuleGetFunction";
     cuModuleUnload = 22, c"cuModuleUnload";
     cuFuncGetAttribute = 85, c"cuFuncGetAttribute";
@@ -126,12 +113,6 @@ calls! { DRIVER, DRIVER_API:
     cuLaunchKernelEx = 652, c"cuLaunchKernelEx";
     cuLaunchHostFunc_v2 = 831, c"cuLaunchHostFunc_v2";
     cuLaunchCooperativeKernel = 477, c"cuLaunchCooperativeKernel";
-    cuGraphCreate = 501, c"cuGraphCreate";
-    cuGraphAddKernelNode = 502, c"cuGraphAddKernelNode";
-    cuGraphAddKernelNode_v2 = 689, c"cuGraphAddKernelNode_v2";
-    cuGraphAddMemcpyNode = 504, c"cuGraphAddMemcpyNode";
-    cuGraphAddMemsetNode = 506, c"cuGraphAddMemsetNode";
-    cuGraphInstantiate_v2 = 578, c"cuGraphInstantiate_v2";
     cuGraphInstantiateWithFlags = 643, c"cuGraphInstantiateWithFlags";
     cuGraphLaunch = 514, c"cuGraphLaunch";
     cuGraphUpload = 580, c"cuGraphUpload";
@@ -141,18 +122,15 @@ calls! { DRIVER, DRIVER_API:
     cuGetErrorString = 372, c"cuGetErrorString";
     cuProfilerStart = 308, c"cuProfilerStart";
     cuProfilerStop = 309, c"cuProfilerStop";
-    cuGetProcAddress = 626, c"cuGetProcAddress";
     cuGetProcAddress_v2 = 677, c"cuGetProcAddress_v2";
 }
 
 calls! { RUNTIME, RUNTIME_API:
-    cudaGetDevice = 17, c"cudaGetDevice_v3020";
     cudaMalloc = 20, c"cudaMalloc_v3020";
     cudaFree = 22, c"cudaFree_v3020";
     cudaMemcpyAsync = 41, c"cudaMemcpyAsync_v3020";
     cudaMemsetAsync = 51, c"cudaMemsetAsync_v3020";
     cudaStreamSynchronize = 131, c"cudaStreamSynchronize_v3020";
-    cudaDeviceSynchronize = 165, c"cudaDeviceSynchronize_v3020";
     cudaProfilerStart = 171, c"cudaProfilerStart_v4000";
     cudaProfilerStop = 172, c"cudaProfilerStop_v4000";
     cudaLaunchKernel = 211, c"cudaLaunchKernel_v7000";

@@ -12,7 +12,6 @@ sim_core::counters! {
     synchronizes,
     // CUPTI's.
     api_records,
-    external_records,
     device_records,
     requested_buffers,
     delivered_buffers,

@@ -107,30 +107,3 @@ impl Value for ClockStep {
         Ok(ClockStep { ns: Value::read(ns)?, after_ms: Value::read(after_ms)?, since: now() })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_read_and_others_are_at_their_defaults() {
-        let options =
-            Options::parse(" cupti=12.4, no_finish=slow ,clock_step_ns=-5:20,enable_error=7:38,busy=1").unwrap();
-        assert_eq!(CuptiVersion::ALL[options.cupti.0], ("12.4", 22));
-        assert_eq!(options.no_finish.as_str(), "slow");
-        assert_eq!((options.clock_step_ns.ns, options.clock_step_ns.after_ms), (-5, 20));
-        assert_eq!(options.enable_error, EnableError { code: 7, kind: Some(38) });
-        assert!(options.busy && !options.privileges);
-        assert_eq!((options.driver, options.devices), (13_000, 1));
-    }
-
-    #[test]
-    fn errors_name_the_part_and_the_reason() {
-        let error = |text: &str| Options::parse(text).unwrap_err();
-        assert_eq!(error("busy"), "busy: no value");
-        assert_eq!(error("devices=1,bussy=1"), "bussy=1: no such key");
-        assert_eq!(error("busy=yes"), "busy=yes: neither 0 nor 1");
-        assert_eq!(error("devices=-1"), "devices=-1: not a number that fits");
-        assert_eq!(error("cupti=12.7"), "cupti=12.7: no such version of CUPTI");
-    }
-}

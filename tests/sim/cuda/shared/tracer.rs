@@ -1,44 +1,48 @@
-//! The interface of the two libraries: CUPTI passes the driver this table of functions to call.
+//! What the driver tells CUPTI.
 
 use super::counters::Counters;
 use super::options::Options;
 pub(crate) use sim_core::engine::NEVER;
 use sim_core::ffi::StaticText;
+use sim_core::machine::{self, Vendor};
 use std::ffi::{c_char, c_void};
-
-/// The version of the types in this file.
-pub(crate) const VERSION: u32 = 3;
 
 /// Domains of API calls, by CUPTI's numbers.
 pub(crate) const DRIVER_API: u32 = 1;
 pub(crate) const RUNTIME_API: u32 = 2;
 
-/// The driver's function `simSetTracer`: takes the table (null for none), which must stay where it is.
-///
-/// Returns the driver's counters, or null where the versions differ.
-pub(crate) type SetTracer = unsafe extern "C" fn(*const Tracer) -> *const Counters;
+/// The types of these libraries.
+#[derive(Debug)]
+pub(crate) struct Cuda;
 
-/// The functions that the driver calls, never under its locks.
+impl Vendor for Cuda {
+    type Options = Options;
+    type Counters = Counters;
+    type Call = ApiCall;
+    type Work = Work;
+    type Report = Report;
+
+    const SIMULATOR: &'static str = "sim-cuda";
+    const VARIABLE: &'static str = "SIM_CUDA";
+}
+
+pub(crate) type Event<'a> = machine::Event<'a, Cuda>;
+
+/// What the driver tells, besides calls and work.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Tracer {
-    pub(crate) version: u32,
-    /// Reports changed options; also called when the tracer is set.
-    pub(crate) configured: extern "C" fn(*const Options),
-    pub(crate) api_enter: extern "C" fn(*mut ApiCall),
-    pub(crate) api_exit: extern "C" fn(*mut ApiCall),
-    /// Reports work that was submitted to a device; several items for a graph.
-    pub(crate) queued: extern "C" fn(*const Work, usize),
-    /// Reports work whose times have become known: its id, start and end as timestamps, and its true end.
-    pub(crate) retimed: extern "C" fn(u64, u64, u64, u64),
-    pub(crate) synchronized: extern "C" fn(*const Synchronization),
-    pub(crate) event_recorded: extern "C" fn(*const EventRecord),
-    /// Reports memory that was allocated or freed.
-    pub(crate) memory_changed: extern "C" fn(*const Memory),
-    /// Reports the driver's overhead: kind by CUPTI's numbers, correlation id, start, end.
-    pub(crate) overhead: extern "C" fn(u32, u32, u64, u64),
-    /// Returns a counter that only CUPTI has; `NEVER` for other names.
-    pub(crate) count: extern "C" fn(*const c_char) -> u64,
+pub(crate) enum Report {
+    Synchronized(Synchronization),
+    EventRecorded(EventRecord),
+    /// Memory was allocated or freed.
+    MemoryChanged(Memory),
+    /// The driver's overhead, by CUPTI's number of its kind.
+    Overhead {
+        kind: u32,
+        correlation: u32,
+        start: u64,
+        end: u64,
+    },
 }
 
 /// A running call of the API, on the stack of its thread.
@@ -120,7 +124,7 @@ pub(crate) const STREAM_SYNCHRONIZE: u32 = 3;
 pub(crate) const CONTEXT_SYNCHRONIZE: u32 = 4;
 
 /// "Does not apply" in streams and events of synchronizations.
-pub(crate) const NOT_APPLICABLE: u32 = u32::MAX;
+const NOT_APPLICABLE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -135,6 +139,14 @@ pub(crate) struct Synchronization {
     /// By the true clock.
     pub(crate) start: u64,
     pub(crate) end: u64,
+}
+
+impl Synchronization {
+    /// A wait from `start` on, for neither a stream nor an event.
+    pub(crate) fn new(kind: u32, correlation: u32, context: u32, start: u64) -> Synchronization {
+        let (stream, event, event_record) = (NOT_APPLICABLE, NOT_APPLICABLE, u64::from(NOT_APPLICABLE));
+        Synchronization { kind, correlation, context, stream, event, result: 0, event_record, start, end: 0 }
+    }
 }
 
 /// Memory that is allocated or freed.

@@ -19,7 +19,4 @@ sim_core::counters! {
     records,
     delivered_buffers,
     dropped,
-    flushes,
-    pushes,
-    pops,
 }

@@ -20,7 +20,6 @@ sim_core::options! {
     busy: bool = false;
     enable_error: EnableError<Service> = EnableError::NONE;
     start_error: i32 = 0;
-    push_error: i32 = 0;
     lying_agents: bool = false;
     shifted_operations: i32 = 0;
     // Records.
@@ -71,32 +70,5 @@ impl Value for Service {
             "code" => Service::Code,
             _ => return Err("no such service".to_owned()),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_read_and_others_are_at_their_defaults() {
-        let options =
-            Options::parse(" sdk=0.5, no_finish=slow ,clock_skew_ns=-5,enable_error=7:copies,busy=1").unwrap();
-        assert_eq!(options.sdk, Version { major: 0, minor: 5 });
-        assert_eq!((options.no_finish.as_str(), options.clock_skew_ns), ("slow", -5));
-        let code_for = |service| options.enable_error.code_for(service);
-        assert_eq!((code_for(Service::Copies), code_for(Service::Code)), (7, 0));
-        assert!(options.busy && !options.locked);
-        assert_eq!((options.hip, options.devices), (70_051_831, 1));
-    }
-
-    #[test]
-    fn errors_name_the_part_and_the_reason() {
-        let error = |text: &str| Options::parse(text).unwrap_err();
-        assert_eq!(error("busy"), "busy: no value");
-        assert_eq!(error("devices=1,bussy=1"), "bussy=1: no such key");
-        assert_eq!(error("busy=yes"), "busy=yes: neither 0 nor 1");
-        assert_eq!(error("devices=-1"), "devices=-1: not a number that fits");
-        assert_eq!(error("enable_error=3:all"), "enable_error=3:all: no such service");
     }
 }

@@ -1,55 +1,40 @@
-//! The interface of the libraries: a profiler passes HIP a table of functions to call.
+//! What HIP tells the profilers.
 
 use super::counters::Counters;
 use super::options::Options;
 pub(crate) use sim_core::engine::NEVER;
 use sim_core::ffi::{StaticText, slice};
+use sim_core::machine::{self, Vendor};
 use std::ffi::{c_char, c_void};
 
-/// The version of the types in this file.
-pub(crate) const VERSION: u32 = 1;
-
-/// What HIP's function `simHip` returns.
+/// The types of these libraries.
 #[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Hip {
-    pub(crate) version: u32,
-    pub(crate) counters: *const Counters,
-    /// The options in force.
-    pub(crate) options: extern "C" fn() -> *const Options,
-    /// Whether the program has called HIP.
-    pub(crate) has_started: extern "C" fn() -> bool,
-    /// The number of times a test has ended endless work.
-    pub(crate) finishes: extern "C" fn() -> u64,
-    /// Adds a table, which must stay where it is.
-    pub(crate) add_tracer: extern "C" fn(*const Tracer),
-    /// Returns the name of a kernel, or null for an unknown handle.
-    pub(crate) kernel_name: extern "C" fn(u64) -> *const c_char,
+pub(crate) struct Rocm;
+
+impl Vendor for Rocm {
+    type Options = Options;
+    type Counters = Counters;
+    type Call = ApiCall;
+    type Work = Work;
+    type Report = Report;
+
+    const SIMULATOR: &'static str = "sim-rocm";
+    const VARIABLE: &'static str = "SIM_ROCM";
 }
 
-// SAFETY: the pointers lead to statics that all threads may read.
-unsafe impl Sync for Hip {}
+pub(crate) type Event<'a> = machine::Event<'a, Rocm>;
+
+/// What HIP tells, besides calls and work.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) enum Report {
+    KernelLoaded(Symbol),
+    /// The name of the kernel with this id is no longer valid.
+    KernelUnloaded(u64),
+}
 
 /// A profiler's function `simHipStarts`, which HIP's first call invokes; its result is ignored.
 pub(crate) type HipStarts = extern "C" fn();
-
-/// The functions that HIP calls, never under its locks.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Tracer {
-    pub(crate) enter: extern "C" fn(*mut ApiCall),
-    pub(crate) exit: extern "C" fn(*mut ApiCall),
-    /// Reports work that was submitted to a device; several items for a graph.
-    pub(crate) queued: extern "C" fn(*const Work, usize),
-    /// Reports work whose times have become known: its id, start and end as timestamps, and its true end.
-    pub(crate) retimed: extern "C" fn(u64, u64, u64, u64),
-    /// Reports a loaded kernel.
-    pub(crate) kernel_loaded: extern "C" fn(*const Symbol),
-    /// Reports the ids of kernels whose names are no longer valid.
-    pub(crate) kernels_unloaded: extern "C" fn(*const u64, usize),
-    /// Returns a counter that only this profiler has; `NEVER` for other names.
-    pub(crate) count: extern "C" fn(*const c_char) -> u64,
-}
 
 /// A running call of the API, on the stack of its thread.
 #[derive(Debug)]
@@ -69,6 +54,34 @@ impl ApiCall {
     pub(crate) fn arguments<'a>(&self) -> &'a [Argument] {
         slice(self.arguments, self.count)
     }
+
+    /// Copies the values to their [`offsets`] among these words.
+    pub(crate) fn pack(&self, words: &mut [u64], has_targets: bool) {
+        let (first, room) = (words.as_mut_ptr().cast::<u8>(), size_of_val(words));
+        let all = self.arguments();
+        for (argument, offset) in all.iter().zip(offsets(all, has_targets)) {
+            let (source, size) = (argument.value.cast::<u8>(), argument.shape.size);
+            assert!(offset + size <= room, "a call has more arguments than there is room for");
+            // SAFETY: the value has that size, and there is room.
+            unsafe { std::ptr::copy_nonoverlapping(source, first.add(offset), size) };
+        }
+    }
+}
+
+/// Returns where each argument is, as C lays out a struct of them. With targets, what a pointer leads to follows it, if
+/// that is of a known type.
+pub(crate) fn offsets(arguments: &[Argument], has_targets: bool) -> impl Iterator<Item = usize> {
+    let mut end = 0_usize;
+    arguments.iter().map(move |argument| {
+        let shape = &argument.shape;
+        let offset = end.next_multiple_of(shape.alignment);
+        end = offset + shape.size;
+        let [size, alignment] = shape.target;
+        if has_targets && size > 0 {
+            end = end.next_multiple_of(alignment) + size;
+        }
+        offset
+    })
 }
 
 /// An argument of a call.

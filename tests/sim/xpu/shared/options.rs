@@ -13,7 +13,6 @@ sim_core::options! {
     callbacks_error: u32 = 0;
     enable_error: EnableError<u32> = EnableError::NONE;
     push_error: u32 = 0;
-    clock_error: u32 = 0;
     flush_error: u32 = 0;
     scope_error: u32 = 0;
     drop: u64 = 0;
@@ -69,35 +68,5 @@ impl Value for LevelZeroVersion {
     fn read(text: &str) -> Result<LevelZeroVersion, String> {
         let minor = text.strip_prefix("1.").ok_or("no version of Level Zero")?;
         Ok(LevelZeroVersion { minor: Value::read(minor)? })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_read_and_the_rest_is_default() {
-        let options =
-            Options::parse(" pti=0.17, no_finish=slow ,clock_skew_ns=-5,enable_error=51:6,driver=0,driver_api=1.2");
-        let options = options.unwrap();
-        assert_eq!(PtiVersion::ALL[options.pti.0], ("0.17", [0, 17, 0]));
-        assert_eq!((options.no_finish.as_str(), options.clock_skew_ns), ("slow", -5));
-        assert_eq!(options.enable_error, EnableError { code: 51, kind: Some(6) });
-        assert_eq!(Options::parse("enable_error=51").unwrap().enable_error.kind, None);
-        assert_eq!(options.driver_api.minor, 2);
-        assert!(!options.driver && options.foreign_thread);
-        assert_eq!((options.vendor, options.devices), (0x8086, 1));
-        assert!(options.pti.is_since("0.12") && options.pti.is_since("0.17") && !options.pti.is_since("1.0"));
-    }
-
-    #[test]
-    fn errors_name_the_part_and_the_reason() {
-        let error = |text: &str| Options::parse(text).unwrap_err();
-        assert_eq!(error("driver"), "driver: no value");
-        assert_eq!(error("devices=1,drivr=1"), "drivr=1: no such key");
-        assert_eq!(error("driver=no"), "driver=no: neither 0 nor 1");
-        assert_eq!(error("devices=-1"), "devices=-1: not a number that fits");
-        assert_eq!(error("pti=0.9"), "pti=0.9: no such version of PTI");
     }
 }

@@ -1,37 +1,37 @@
-//! The one coupling of the libraries: PTI hands Level Zero this table, and Level Zero calls what is in it.
+//! What Level Zero tells PTI.
 
 use super::counters::Counters;
 use super::options::Options;
-pub(crate) use sim_core::engine::NEVER;
 use sim_core::ffi::StaticText;
-use std::ffi::c_char;
-
-/// The version of the types in this file.
-pub(crate) const VERSION: u32 = 2;
+use sim_core::machine::{self, Vendor};
 
 /// The id of the SYCL queue of work that came without one, by PTI's number.
 pub(crate) const NO_SYCL_QUEUE: u64 = u64::MAX - 1;
 
-/// Level Zero's function `simSetTracer`: takes the table, which must stay where it is.
-///
-/// Returns Level Zero's counters, or null where the versions differ.
-pub(crate) type SetTracer = unsafe extern "C" fn(*const Tracer) -> *const Counters;
+/// The types of these libraries.
+#[derive(Debug)]
+pub(crate) struct Xpu;
 
-/// The functions that Level Zero calls, never under its locks.
+impl Vendor for Xpu {
+    type Options = Options;
+    type Counters = Counters;
+    type Call = Call;
+    type Work = Work;
+    type Report = Report;
+
+    const SIMULATOR: &'static str = "sim-xpu";
+    const VARIABLE: &'static str = "SIM_XPU";
+}
+
+/// Work is told when the program waits, if it has ended by then; calls are told when they end.
+pub(crate) type Event<'a> = machine::Event<'a, Xpu>;
+
+/// What Level Zero tells, besides calls and work.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Tracer {
-    pub(crate) version: u32,
-    /// Reports changed options; also called when the tracer is set.
-    pub(crate) configured: extern "C" fn(*const Options),
-    /// Reports a call that has ended, on its thread.
-    pub(crate) called: extern "C" fn(*const Call),
-    /// Reports work that is found complete when the program waits.
-    pub(crate) completed: extern "C" fn(*const Work, usize),
-    pub(crate) synchronized: extern "C" fn(*const Synchronization),
-    pub(crate) communicated: extern "C" fn(*const Communication),
-    /// Returns a counter that only PTI has; `NEVER` for other names.
-    pub(crate) count: extern "C" fn(*const c_char) -> u64,
+pub(crate) enum Report {
+    Synchronized(Synchronization),
+    Communicated(Communication),
 }
 
 /// A call of Level Zero or of the SYCL runtime. Times here and below are of the machine's clock.

@@ -31,10 +31,7 @@ impl Activity {
         if options.privileges {
             return Err(Code::INSUFFICIENT_PRIVILEGES);
         }
-        match options.enable_error.code_for(kind) {
-            0 => {}
-            code => return Err(Code(code)),
-        }
+        Code::unless(options.enable_error.code_for(kind))?;
         // Before CUDA 12.0 there is one of these or the other.
         let rivals = [kind::MARKER, kind::MARKER_DATA];
         let has_rival = rivals.contains(&kind) && rivals.iter().any(|rival| *rival != kind && self.is_enabled(*rival));

@@ -1,30 +1,18 @@
 //! The functions that CUPTI exports.
 
 use crate::client::{self, Client};
-use crate::code::{Code, Outcome, give, message, name, need_driver, need_driver_from_13_2, since};
+use crate::code::{Code, Outcome, code_of, give, give_if_wanted, need_driver, need_driver_from_13_2, since};
 use crate::delivery::{self, Callbacks, Completed, Requested};
 use crate::pm::ranges;
 use crate::shared::calls;
 use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
 use crate::subscriber::{self, Callback};
 use crate::{attributes, external, link, pool, walker, writer};
+use sim_core::exports;
 use std::ffi::{c_char, c_void};
 
 /// The flag of a flush that takes unfinished records too.
 const FORCED: u32 = 1;
-
-/// Defines exported functions, whose bodies return an [`Outcome`].
-macro_rules! api {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)+) => {$(
-        $(#[$doc])*
-        #[unsafe(no_mangle)]
-        pub extern "C" fn $name($($argument: $type),*) -> i32 {
-            let serve = || -> $crate::code::Outcome { $body };
-            serve().map_or_else(|$crate::code::Code(code)| code, |()| 0)
-        }
-    )+};
-}
-pub(crate) use api;
 
 /// Returns the client of the first version, whose functions fail while subscribers of the second exist.
 fn only_client() -> Outcome<&'static Client> {
@@ -38,62 +26,45 @@ fn give_text(place: *mut *const c_char, text: Option<&'static std::ffi::CStr>, m
     text.map(drop).ok_or(Code::INVALID_PARAMETER)
 }
 
-api! {
-    fn cuptiGetVersion(version: *mut u32) {
-        need_driver_from_13_2()?;
+exports! {
+    code_of as i32;
+
+    fn cuptiGetVersion(version: *mut u32), by need_driver_from_13_2 {
         give(version, link::options().cupti.number())
     }
 
-    fn cuptiGetResultString(code: i32, text: *mut *const c_char) {
-        need_driver_from_13_2()?;
-        give_text(text, name(code), c"<unknown>".as_ptr())
-    }
-
-    fn cuptiGetErrorMessage(code: i32, text: *mut *const c_char) {
-        need_driver_from_13_2()?;
-        since("12.2")?;
-        give_text(text, message(code), c"<unknown>".as_ptr())
-    }
-
-    fn cuptiGetCallbackName(domain: u32, cbid: u32, text: *mut *const c_char) {
-        need_driver_from_13_2()?;
+    fn cuptiGetCallbackName(domain: u32, cbid: u32, text: *mut *const c_char), by need_driver_from_13_2 {
         let is_known = |call: &&calls::Call| calls::first_versions(call).is_none_or(|(cupti, _)| since(cupti).is_ok());
         give_text(text, calls::find(domain, cbid).filter(is_known).map(|call| call.name), std::ptr::null())
     }
 
-    fn cuptiGetTimestamp(timestamp: *mut u64) {
-        need_driver_from_13_2()?;
+    fn cuptiGetTimestamp(timestamp: *mut u64), by need_driver_from_13_2 {
         if since("13.3").is_ok() && !client::subscribers().is_empty() {
             return Err(Code::NOT_COMPATIBLE);
         }
         give(timestamp, writer::timestamp())
     }
 
-    fn cuptiSubscribe(subscriber: *mut usize, callback: Option<Callback>, user: *mut c_void) {
-        need_driver()?;
+    fn cuptiSubscribe(subscriber: *mut usize, callback: Option<Callback>, user: *mut c_void), by need_driver {
         if subscriber.is_null() {
             return Err(Code::INVALID_PARAMETER);
         }
         give(subscriber, subscriber::subscribe(callback, user)?)
     }
 
-    fn cuptiUnsubscribe(subscriber: usize) {
-        need_driver_from_13_2()?;
+    fn cuptiUnsubscribe(subscriber: usize), by need_driver_from_13_2 {
         subscriber::unsubscribe(subscriber)
     }
 
-    fn cuptiEnableCallback(enable: u32, subscriber: usize, domain: u32, cbid: u32) {
-        need_driver_from_13_2()?;
+    fn cuptiEnableCallback(enable: u32, subscriber: usize, domain: u32, cbid: u32), by need_driver_from_13_2 {
         subscriber::enable(subscriber, domain, Some(cbid), enable != 0)
     }
 
-    fn cuptiEnableDomain(enable: u32, subscriber: usize, domain: u32) {
-        need_driver_from_13_2()?;
+    fn cuptiEnableDomain(enable: u32, subscriber: usize, domain: u32), by need_driver_from_13_2 {
         subscriber::enable(subscriber, domain, None, enable != 0)
     }
 
-    fn cuptiActivityRegisterCallbacks(requested: Option<Requested>, completed: Option<Completed>) {
-        need_driver_from_13_2()?;
+    fn cuptiActivityRegisterCallbacks(requested: Option<Requested>, completed: Option<Completed>), by need_driver_from_13_2 {
         let (Some(requested), Some(completed)) = (requested, completed) else { return Err(Code::INVALID_PARAMETER) };
         if !client::subscribers().is_empty() {
             return Err(Code::NOT_COMPATIBLE);
@@ -102,27 +73,11 @@ api! {
         Ok(())
     }
 
-    fn cuptiActivityRegisterTimestampCallback(timestamp: Option<extern "C" fn() -> u64>) {
-        need_driver()?;
-        writer::use_clock(timestamp.ok_or(Code::INVALID_PARAMETER)?);
-        Ok(())
-    }
-
     fn cuptiActivityEnable(kind: u32) {
         only_client()?.activity.enable(kind)
     }
 
     fn cuptiActivityDisable(kind: u32) {
-        only_client()?.activity.disable(kind)
-    }
-
-    /// Applies to all contexts.
-    fn cuptiActivityEnableContext(_context: u64, kind: u32) {
-        only_client()?.activity.enable(kind)
-    }
-
-    /// Applies to all contexts.
-    fn cuptiActivityDisableContext(_context: u64, kind: u32) {
         only_client()?.activity.disable(kind)
     }
 
@@ -153,8 +108,7 @@ api! {
         attributes::hardware_times()
     }
 
-    fn cuptiActivityFlushAll(flag: u32) {
-        need_driver()?;
+    fn cuptiActivityFlushAll(flag: u32), by need_driver {
         if !delivery::is_registered() {
             return Err(Code::INVALID_OPERATION);
         }
@@ -162,8 +116,7 @@ api! {
         Ok(())
     }
 
-    fn cuptiActivityGetNextRecord(buffer: *mut u8, valid: usize, record: *mut *mut u8) {
-        need_driver_from_13_2()?;
+    fn cuptiActivityGetNextRecord(buffer: *mut u8, valid: usize, record: *mut *mut u8), by need_driver_from_13_2 {
         walker::next(client::first(), buffer, valid, record)
     }
 
@@ -176,13 +129,7 @@ api! {
         give(dropped, client.pool.take_dropped())
     }
 
-    fn cuptiActivityGetAttribute(attribute: u32, size: *mut usize, value: *mut c_void) {
-        need_driver()?;
-        attributes::get(attribute, size, value)
-    }
-
-    fn cuptiActivitySetAttribute(attribute: u32, size: *mut usize, value: *mut c_void) {
-        need_driver()?;
+    fn cuptiActivitySetAttribute(attribute: u32, size: *mut usize, value: *mut c_void), by need_driver {
         attributes::set(attribute, size, value)
     }
 
@@ -192,38 +139,24 @@ api! {
 
     fn cuptiActivityPopExternalCorrelationId(kind: u32, last: *mut u64) {
         let id = external::pop(only_client()?, kind)?;
-        if last.is_null() { Ok(()) } else { give(last, id) }
+        give_if_wanted(last, id)
     }
 
-    fn cuptiGetDeviceId(context: u64, device: *mut u32) {
-        need_driver()?;
+    fn cuptiGetDeviceId(context: u64, device: *mut u32), by need_driver {
         give(device, ranges::device_of(context)?)
     }
 
-    fn cuptiGetContextId(context: u64, id: *mut u32) {
-        need_driver()?;
+    fn cuptiGetContextId(context: u64, id: *mut u32), by need_driver {
         ranges::device_of(context)?;
         // Handles are never used again.
         give(id, context as u32)
     }
 
-    fn cuptiGetThreadIdType(value: *mut u32) {
-        need_driver_from_13_2()?;
-        give(value, attributes::thread_id_type())
-    }
-
-    fn cuptiSetThreadIdType(value: u32) {
-        need_driver_from_13_2()?;
-        attributes::set_thread_id_type(value)
-    }
-
     /// Delivers all buffers, and resets everything that clients have set.
-    fn cuptiFinalize() {
-        need_driver_from_13_2()?;
+    fn cuptiFinalize(), by need_driver_from_13_2 {
         pool::flush(true);
         client::first().activity.reset();
         subscriber::reset();
-        writer::use_own_clock();
         Ok(())
     }
 }

@@ -8,8 +8,8 @@ use crate::shared::clock::now;
 use crate::shared::counters::count;
 use sim_core::buffer::RecordBuffer as Buffer;
 use sim_core::delivery::DeliveryThread;
+use sim_core::handles::lock;
 use std::ffi::c_void;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 /// Requests a buffer: its address, size and most records (0 for as many as fit).
@@ -30,11 +30,11 @@ pub(crate) enum Callbacks {
 
 impl Client {
     pub(crate) fn register(&self, callbacks: Callbacks) {
-        *self.callbacks.lock().unwrap_or_else(PoisonError::into_inner) = Some(callbacks);
+        *lock(&self.callbacks) = Some(callbacks);
     }
 
     fn registered(&self) -> Option<Callbacks> {
-        *self.callbacks.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.callbacks)
     }
 
     fn complete(&self, buffer: *mut u8, size: usize, used: usize) {
@@ -77,7 +77,7 @@ pub(crate) fn request(client: &'static Client) -> Option<Buffer> {
     Some(Buffer::new(address, size, most))
 }
 
-static DELIVERY: DeliveryThread<(&'static Client, Vec<Buffer>)> = DeliveryThread::new("sim-cupti", complete);
+static DELIVERY: DeliveryThread<(&'static Client, Vec<Buffer>)> = DeliveryThread::new("sim-cupti", complete, None);
 
 /// Delivers buffers to the client, at once or with the delay that the options set.
 pub(crate) fn deliver(client: &'static Client, mut buffers: Vec<Buffer>) {

@@ -24,10 +24,7 @@ pub(crate) fn innermost(client: &Client) -> Vec<(u32, u64)> {
 
 pub(crate) fn push(client: &Client, kind: u32, id: u64) -> Outcome {
     count(&link::counters().pushes);
-    match link::options().push_error {
-        0 => {}
-        code => return Err(Code(code)),
-    }
+    Code::unless(link::options().push_error)?;
     check(kind)?;
     external::push(stack(client, kind), id).ok_or(Code::INVALID_OPERATION)
 }

@@ -90,18 +90,4 @@ mod tests {
             assert!(lengths.is_sorted() && lengths.iter().all(|length| length % 8 == 0), "{kind}: {lengths:?}");
         }
     }
-
-    #[test]
-    fn kind_is_absent_before_its_first_version() {
-        assert_eq!(length(56, CuptiVersion::named("13.0")), None);
-        assert_eq!(length(56, CuptiVersion::named("13.1")), Some(56));
-        assert_eq!(length(7, CuptiVersion::named("13.4")), None);
-        assert_eq!(longest(CuptiVersion::named("13.4")), 248);
-    }
-
-    #[test]
-    fn kernels_have_the_length_of_their_version() {
-        let all: Vec<_> = versions().map(|version| length(10, version).unwrap()).collect();
-        assert_eq!(all, [176, 200, 208, 208, 208, 208, 208, 208, 208, 208, 208, 216, 224, 224, 232, 248, 248]);
-    }
 }

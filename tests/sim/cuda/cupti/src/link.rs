@@ -1,47 +1,24 @@
-//! The link to the driver: finds it, and passes it the table of functions to call.
+//! The link to the driver.
 
 use crate::code::{Code, Outcome};
 use crate::shared::counters::Counters;
 use crate::shared::options::{CuptiVersion, Options};
-use crate::shared::tracer::SetTracer;
+use crate::shared::tracer::Cuda;
 use crate::writer;
-use sim_core::ffi::StaticPointer;
 use sim_core::loader;
-use sim_core::options::OptionsStore;
+use sim_core::machine::Link;
 use std::ffi::{CStr, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
-static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-cupti", "SIM_CUDA", Options::parse);
-static COUNTERS: StaticPointer<Counters> = StaticPointer::null();
-/// The counters used without a driver.
-static NO_COUNTERS: Counters = Counters::new();
-static CONNECTING: Mutex<()> = Mutex::new(());
+static LINK: Link<Cuda> = Link::new(Options::parse, Counters::new(), || find(c"simMachine"));
 
 /// Returns whether a driver exists that is no stub and has this CUPTI's major version or a later one. Searches for it
 /// until found.
 pub(crate) fn connected() -> bool {
-    if COUNTERS.get().is_none() {
-        let _one_at_a_time = CONNECTING.lock().unwrap_or_else(PoisonError::into_inner);
-        if COUNTERS.get().is_none() {
-            connect();
-        }
-    }
+    let is_there = LINK.connect(|machine| machine.attach(writer::hear)).is_some();
     let Options { driver, cupti, .. } = *options();
     let major = CuptiVersion::ALL[cupti.0].0.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(i32::MAX);
-    COUNTERS.get().is_some() && driver / 1_000 >= major
-}
-
-fn connect() {
-    let address = find(c"simSetTracer");
-    if address.is_null() {
-        return;
-    }
-    // SAFETY: only the simulated driver has a function of that name, and it has this type.
-    let set_tracer = unsafe { std::mem::transmute::<*mut c_void, SetTracer>(address) };
-    // SAFETY: the table lives as long as the process.
-    let counters = unsafe { set_tracer(&raw const writer::TRACER) };
-    // SAFETY: the driver's counters are static, and libraries are not closed.
-    unsafe { COUNTERS.set(counters) };
+    is_there && driver / 1_000 >= major
 }
 
 /// Returns the context of the calling thread and its device, by the driver's `simCurrentContext`.
@@ -72,21 +49,17 @@ pub(crate) fn spoil_captures() -> Outcome {
 
 /// Returns a function of the loaded driver, or else of the one next to this library, or else of the loader's.
 fn find(name: &CStr) -> *mut c_void {
-    let libraries = loader::candidates(c"libcuda.so.1", connect as *const c_void, &["libsim_cuda.so", "libcuda.so.1"]);
+    let libraries = loader::candidates(c"libcuda.so.1", find as *const c_void, &["libsim_cuda.so", "libcuda.so.1"]);
     let mut functions = libraries.map(|library| loader::symbol(library, name));
     functions.find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
 }
 
 /// Returns the current options: the driver's, or without one those of the environment.
 pub(crate) fn options() -> &'static Options {
-    OPTIONS.get()
-}
-
-pub(crate) fn configure(options: &Options) {
-    OPTIONS.set(*options);
+    LINK.machine().options.get()
 }
 
 /// The driver's counters.
 pub(crate) fn counters() -> &'static Counters {
-    COUNTERS.get().unwrap_or(&NO_COUNTERS)
+    &LINK.machine().counters
 }

@@ -8,11 +8,12 @@ use crate::layout::kind;
 use crate::link;
 use crate::record::new_record;
 use crate::writer;
+use sim_core::handles::lock;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 /// Flags of markers, and of their data.
 const INSTANTANEOUS: u32 = 1 << 0;
@@ -47,7 +48,7 @@ fn keep(text: *const c_char) -> Text {
     }
     // SAFETY: the client passes a C string.
     let text = unsafe { CStr::from_ptr(text) };
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut texts = lock(&TEXTS);
     let kept = texts.get(text).copied().unwrap_or_else(|| {
         let kept: &'static CStr = Box::leak(CString::from(text).into_boxed_c_str());
         texts.insert(kept);
@@ -137,14 +138,14 @@ fn pop(domain: Text) -> c_int {
 
 fn start(domain: Text, text: Text) -> u32 {
     let id = next_marker();
-    STARTED.lock().unwrap_or_else(PoisonError::into_inner).insert(id, domain);
+    lock(&STARTED).insert(id, domain);
     record(id, START, PROCESS, text, domain);
     id
 }
 
 fn end(range: u64) {
     let Ok(id) = u32::try_from(range) else { return };
-    if let Some(domain) = STARTED.lock().unwrap_or_else(PoisonError::into_inner).remove(&id) {
+    if let Some(domain) = lock(&STARTED).remove(&id) {
         record(id, END, PROCESS, 0, domain);
     }
 }
@@ -155,57 +156,47 @@ fn mark(domain: Text, text: Text) -> u32 {
     id
 }
 
-extern "C" fn mark_ex(attributes: *const u8) {
-    domain_mark_ex(0, attributes);
+/// Functions for the slots of a module.
+macro_rules! slots {
+    ($table:ident: $($slot:literal = fn $name:ident($($argument:ident: $type:ty),*) $(-> $returned:ty)? $body:block)+) => {
+        $(extern "C" fn $name($($argument: $type),*) $(-> $returned)? $body)+
+
+        const $table: &[(usize, *const c_void)] = &[$(($slot, $name as *const c_void)),+];
+    };
 }
-extern "C" fn mark_a(text: *const c_char) {
-    mark(0, keep(text));
+
+slots! { CORE:
+    1 = fn mark_ex(attributes: *const u8) { domain_mark_ex(0, attributes); }
+    2 = fn mark_a(text: *const c_char) { mark(0, keep(text)); }
+    4 = fn start_ex(attributes: *const u8) -> u64 { domain_start_ex(0, attributes) }
+    5 = fn start_a(text: *const c_char) -> u64 { start(0, keep(text)).into() }
+    7 = fn range_end(range: u64) { end(range); }
+    8 = fn push_ex(attributes: *const u8) -> c_int { domain_push_ex(0, attributes) }
+    9 = fn push_a(text: *const c_char) -> c_int { push(0, keep(text)).1 }
+    11 = fn range_pop() -> c_int { pop(0) }
 }
-extern "C" fn start_ex(attributes: *const u8) -> u64 {
-    domain_start_ex(0, attributes)
-}
-extern "C" fn start_a(text: *const c_char) -> u64 {
-    start(0, keep(text)).into()
-}
-extern "C" fn range_end(range: u64) {
-    end(range);
-}
-extern "C" fn push_ex(attributes: *const u8) -> c_int {
-    domain_push_ex(0, attributes)
-}
-extern "C" fn push_a(text: *const c_char) -> c_int {
-    push(0, keep(text)).1
-}
-extern "C" fn range_pop() -> c_int {
-    pop(0)
-}
-extern "C" fn domain_mark_ex(domain: Text, attributes: *const u8) {
-    let attributes = MarkerAttributes::read(attributes);
-    attributes.record(mark(domain, attributes.text));
-}
-extern "C" fn domain_start_ex(domain: Text, attributes: *const u8) -> u64 {
-    let attributes = MarkerAttributes::read(attributes);
-    let id = start(domain, attributes.text);
-    attributes.record(id);
-    id.into()
-}
-extern "C" fn domain_range_end(_domain: Text, range: u64) {
-    end(range);
-}
-extern "C" fn domain_push_ex(domain: Text, attributes: *const u8) -> c_int {
-    let attributes = MarkerAttributes::read(attributes);
-    let (id, level) = push(domain, attributes.text);
-    attributes.record(id);
-    level
-}
-extern "C" fn domain_pop(domain: Text) -> c_int {
-    pop(domain)
-}
-extern "C" fn domain_create_a(name: *const c_char) -> Text {
-    keep(name)
-}
-extern "C" fn domain_register_string_a(_domain: Text, text: *const c_char) -> Text {
-    keep(text)
+
+slots! { CORE2:
+    1 = fn domain_mark_ex(domain: Text, attributes: *const u8) {
+        let attributes = MarkerAttributes::read(attributes);
+        attributes.record(mark(domain, attributes.text));
+    }
+    2 = fn domain_start_ex(domain: Text, attributes: *const u8) -> u64 {
+        let attributes = MarkerAttributes::read(attributes);
+        let id = start(domain, attributes.text);
+        attributes.record(id);
+        id.into()
+    }
+    3 = fn domain_range_end(_domain: Text, range: u64) { end(range); }
+    4 = fn domain_push_ex(domain: Text, attributes: *const u8) -> c_int {
+        let attributes = MarkerAttributes::read(attributes);
+        let (id, level) = push(domain, attributes.text);
+        attributes.record(id);
+        level
+    }
+    5 = fn domain_pop(domain: Text) -> c_int { pop(domain) }
+    10 = fn domain_register_string_a(_domain: Text, text: *const c_char) -> Text { keep(text) }
+    12 = fn domain_create_a(name: *const c_char) -> Text { keep(name) }
 }
 
 type GetExportTable = extern "C" fn(u32) -> *const c_void;
@@ -216,27 +207,6 @@ struct Callbacks {
     struct_size: usize,
     get_module_function_table: Option<extern "C" fn(u32, *mut *const *mut *const c_void, *mut u32) -> c_int>,
 }
-
-/// The functions for the slots of the two modules.
-const CORE: &[(usize, *const c_void)] = &[
-    (1, mark_ex as *const c_void),
-    (2, mark_a as *const c_void),
-    (4, start_ex as *const c_void),
-    (5, start_a as *const c_void),
-    (7, range_end as *const c_void),
-    (8, push_ex as *const c_void),
-    (9, push_a as *const c_void),
-    (11, range_pop as *const c_void),
-];
-const CORE2: &[(usize, *const c_void)] = &[
-    (1, domain_mark_ex as *const c_void),
-    (2, domain_start_ex as *const c_void),
-    (3, domain_range_end as *const c_void),
-    (4, domain_push_ex as *const c_void),
-    (5, domain_pop as *const c_void),
-    (10, domain_register_string_a as *const c_void),
-    (12, domain_create_a as *const c_void),
-];
 
 /// The tool's entry point: returns 1 if it accepts. Without a driver it fills slots too but returns 0, and 13.2 aborts.
 #[unsafe(no_mangle)]

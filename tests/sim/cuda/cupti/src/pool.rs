@@ -10,10 +10,11 @@ use crate::shared::counters::count;
 use crate::writer;
 use sim_core::buffer::{PendingRecord, RecordBuffer as Buffer};
 use sim_core::faults::RecordNumbers;
+use sim_core::handles::lock;
 use sim_core::record::Record;
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The owner of a buffer: a context, by its id.
@@ -40,10 +41,6 @@ pub(crate) struct ClientPool {
 }
 
 impl ClientPool {
-    fn lock(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn drop_record(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         count(&link::counters().dropped);
@@ -98,7 +95,7 @@ fn add_one(client: &'static Client, owner: Owner, record: &Record, pending: Opti
     let mut complete = Vec::new();
     let mut asked_at = None;
     loop {
-        let mut pool = client.pool.lock();
+        let mut pool = lock(&client.pool.pool);
         pool.retire(owner, bytes);
         pool.take_complete(&mut complete);
         if let Some(buffer) = pool.current.get_mut(&owner) {
@@ -117,7 +114,7 @@ fn add_one(client: &'static Client, owner: Owner, record: &Record, pending: Opti
         };
         asked_at = Some(asking);
         // The owner takes it in the next pass, unless another thread has added one in the meantime.
-        client.pool.lock().spare.push(fresh);
+        lock(&client.pool.pool).spare.push(fresh);
     }
     delivery::deliver(client, complete);
     // Not for the record of such a request, which would recurse with buffers for one record.
@@ -156,7 +153,7 @@ fn flush_one(client: &'static Client, forced: bool) {
     }
     let (start, mut out) = (options.reported(now()), Vec::new());
     {
-        let mut pool = client.pool.lock();
+        let mut pool = lock(&client.pool.pool);
         out.extend(pool.full.extract_if(.., |buffer| forced || buffer.is_complete(now())));
         let ready = |buffer: &Buffer| buffer.used > 0 && (forced || buffer.is_complete(now()));
         out.extend(pool.current.extract_if(|_, buffer| ready(buffer)).map(|(_, buffer)| buffer));
@@ -175,7 +172,7 @@ fn flush_one(client: &'static Client, forced: bool) {
 /// Fills in the times of work that were not known at its launch.
 pub(crate) fn retime(id: u64, start: u64, end: u64, done_at: u64) {
     client::for_each(|client| {
-        let mut pool = client.pool.lock();
+        let mut pool = lock(&client.pool.pool);
         let Pool { current, full, .. } = &mut *pool;
         let mut buffers = full.iter_mut().chain(current.values_mut());
         buffers.any(|buffer| buffer.retime(id, start, end, done_at));

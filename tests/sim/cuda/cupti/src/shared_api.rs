@@ -1,13 +1,13 @@
 //! The exported functions that take a subscriber.
 
-use crate::api::api;
 use crate::attributes::hardware_times;
 use crate::client::{self, Client};
-use crate::code::{Code, Outcome, give, need_driver, need_driver_from_13_2, since};
+use crate::code::{Code, Outcome, code_of, give, give_if_wanted, need_driver, need_driver_from_13_2, since};
 use crate::delivery::{Callbacks, SharedCompleted, SharedRequested};
 use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
 use crate::subscriber::{self, Callback};
 use crate::{external, link, walker, writer};
+use sim_core::exports;
 use std::ffi::{CStr, c_char, c_void};
 
 /// `CUpti_SubscriberParams`.
@@ -71,14 +71,15 @@ impl SubscriberParams {
     }
 }
 
-api! {
+exports! {
+    code_of as i32;
+
     fn cuptiSubscribe_v2(
         subscriber: *mut usize,
         callback: Option<Callback>,
         user: *mut c_void,
         params: *mut SubscriberParams,
-    ) {
-        need_driver()?;
+    ), by need_driver {
         since("13.0")?;
         // SAFETY: the caller passes null or a structure with the size that it states.
         let params = unsafe { params.as_ref() };
@@ -154,10 +155,8 @@ api! {
 
     fn cuptiGetTimestamp_v2(subscriber: usize, timestamp: *mut u64) {
         find(subscriber)?;
-        match link::options().shared_timestamp_error {
-            0 => give(timestamp, writer::timestamp()),
-            code => Err(Code(code)),
-        }
+        Code::unless(link::options().shared_timestamp_error)?;
+        give(timestamp, writer::timestamp())
     }
 
     fn cuptiActivityPushExternalCorrelationId_v2(subscriber: usize, kind: u32, id: u64) {
@@ -166,7 +165,7 @@ api! {
 
     fn cuptiActivityPopExternalCorrelationId_v2(subscriber: usize, kind: u32, last: *mut u64) {
         let id = external::pop(find(subscriber)?, kind)?;
-        if last.is_null() { Ok(()) } else { give(last, id) }
+        give_if_wanted(last, id)
     }
 
     fn cuptiActivityEnableDriverApi_v2(subscriber: usize, cbid: u32, enable: u8) {
@@ -174,8 +173,7 @@ api! {
         Ok(())
     }
 
-    fn cuptiActivityEnableRuntimeApi_v2(subscriber: usize, cbid: u32, enable: u8) {
-        need_driver_from_13_2()?;
+    fn cuptiActivityEnableRuntimeApi_v2(subscriber: usize, cbid: u32, enable: u8), by need_driver_from_13_2 {
         find(subscriber)?.activity.set_call(RUNTIME_API, cbid, enable != 0);
         Ok(())
     }

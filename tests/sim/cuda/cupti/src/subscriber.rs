@@ -6,9 +6,10 @@ use crate::link;
 use crate::shared::calls;
 use crate::shared::counters::count;
 use crate::shared::tracer::{ApiCall, DRIVER_API, RUNTIME_API};
+use sim_core::handles::lock;
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// `CUpti_CallbackFunc`: user data, domain, callback id, data of the call.
 pub(crate) type Callback = extern "C" fn(*mut c_void, u32, u32, *const CallbackData);
@@ -58,10 +59,6 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// What libcupti calls a subscriber without a name.
 const NO_NAME: &str = "<not provided>";
 
-fn lock() -> MutexGuard<'static, (Vec<Arc<Subscriber>>, usize)> {
-    SUBSCRIBERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Subscriber {
     fn new(callback: Option<Callback>, user: *mut c_void, handle: usize) -> Arc<Subscriber> {
         let enabled = [(); 2].map(|()| (0..CALLS).map(|_| AtomicBool::new(false)).collect());
@@ -87,7 +84,7 @@ fn next_handle(handles: &mut usize) -> usize {
 /// Subscribes by the first version: alone, or next to subscribers of the second that allow others.
 pub(crate) fn subscribe(callback: Option<Callback>, user: *mut c_void) -> Outcome<usize> {
     count(&link::counters().subscribes);
-    let (subscribers, handles) = &mut *lock();
+    let (subscribers, handles) = &mut *lock(&SUBSCRIBERS);
     let is_first = |held: &Arc<Subscriber>| client::subscribers().iter().all(|client| client.handle != held.handle);
     let refuses = client::subscribers().iter().any(|client| !client.allows_others);
     if refuses || subscribers.iter().any(is_first) || link::options().busy {
@@ -106,7 +103,7 @@ pub(crate) fn subscribe_by_name(
     allows_others: bool,
 ) -> (Outcome<usize>, Option<String>) {
     count(&link::counters().subscribes);
-    let (subscribers, handles) = &mut *lock();
+    let (subscribers, handles) = &mut *lock(&SUBSCRIBERS);
     if link::options().busy {
         return (Err(Code::MULTIPLE_SUBSCRIBERS), Some("CUPTI for a tool".to_owned()));
     }
@@ -134,7 +131,7 @@ pub(crate) fn subscribe_by_name(
 pub(crate) fn unsubscribe(handle: usize) -> Outcome {
     count(&link::counters().unsubscribes);
     find(handle)?;
-    lock().0.retain(|subscriber| subscriber.handle != handle);
+    lock(&SUBSCRIBERS).0.retain(|subscriber| subscriber.handle != handle);
     client::remove(handle);
     note_enabled();
     Ok(())
@@ -142,13 +139,13 @@ pub(crate) fn unsubscribe(handle: usize) -> Outcome {
 
 /// Resets to the initial state.
 pub(crate) fn reset() {
-    lock().0.clear();
+    lock(&SUBSCRIBERS).0.clear();
     client::remove_all();
     note_enabled();
 }
 
 fn find(handle: usize) -> Outcome<Arc<Subscriber>> {
-    let (subscribers, _) = &*lock();
+    let (subscribers, _) = &*lock(&SUBSCRIBERS);
     subscribers.iter().find(|subscriber| subscriber.handle == handle).cloned().ok_or(Code::INVALID_PARAMETER)
 }
 
@@ -161,10 +158,7 @@ pub(crate) fn enable(handle: usize, domain: u32, cbid: Option<u32>, enable: bool
         if versions.is_some_and(|(_, driver)| link::options().driver < driver) {
             return Err(Code::INVALID_PARAMETER);
         }
-        match link::options().callback_error.code_for(cbid) {
-            0 => {}
-            code => return Err(Code(code)),
-        }
+        Code::unless(link::options().callback_error.code_for(cbid))?;
     }
     match cbid {
         Some(cbid) => calls.get(cbid as usize).ok_or(Code::INVALID_PARAMETER)?.store(enable, Ordering::Relaxed),
@@ -177,7 +171,7 @@ pub(crate) fn enable(handle: usize, domain: u32, cbid: Option<u32>, enable: bool
 }
 
 fn note_enabled() {
-    let any = lock().0.iter().any(|subscriber| subscriber.any.load(Ordering::Relaxed));
+    let any = lock(&SUBSCRIBERS).0.iter().any(|subscriber| subscriber.any.load(Ordering::Relaxed));
     ANY.store(any, Ordering::Relaxed);
 }
 
@@ -186,7 +180,7 @@ pub(crate) fn notify(site: Site, call: &mut ApiCall) {
     if !ANY.load(Ordering::Relaxed) {
         return;
     }
-    let subscribers = lock().0.clone();
+    let subscribers = lock(&SUBSCRIBERS).0.clone();
     for subscriber in &subscribers {
         let enabled = subscriber.calls(call.domain).ok().and_then(|calls| calls.get(call.cbid as usize));
         if !enabled.is_some_and(|enabled| enabled.load(Ordering::Relaxed)) {

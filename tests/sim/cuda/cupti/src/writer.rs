@@ -7,52 +7,43 @@ use crate::pool::{self, HOST};
 use crate::record::new_record;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
-use crate::shared::options::Options;
-use crate::shared::tracer::{self, ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
+use crate::shared::tracer::{self, ApiCall, Event, EventRecord, Memory, Report, Synchronization, Work};
 use crate::subscriber::{self, Site};
 use crate::{attributes, external, link};
 use sim_core::buffer::PendingRecord;
-use sim_core::ffi::slice;
+use sim_core::machine::Times;
 use sim_core::record::Record;
-use std::ffi::{CStr, c_char};
-use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The functions that the driver calls.
-pub(crate) static TRACER: Tracer = Tracer {
-    version: tracer::VERSION,
-    configured,
-    api_enter,
-    api_exit,
-    queued,
-    retimed,
-    synchronized,
-    event_recorded,
-    memory_changed,
-    overhead,
-    count: count_of,
-};
-
-/// How far the client's own clock is from ours.
-static CLIENT_CLOCK: AtomicI64 = AtomicI64::new(0);
-
-/// Switches timestamps to the clock that `timestamp` reads, in nanoseconds.
-pub(crate) fn use_clock(timestamp: extern "C" fn() -> u64) {
-    CLIENT_CLOCK.store(timestamp().wrapping_sub(now()) as i64, Ordering::Relaxed);
-}
-
-/// Switches timestamps back to our clock.
-pub(crate) fn use_own_clock() {
-    CLIENT_CLOCK.store(0, Ordering::Relaxed);
-}
-
-/// Converts a timestamp to the client's clock.
-fn on_client_clock(stamp: u64) -> u64 {
-    if stamp == 0 { 0 } else { stamp.saturating_add_signed(CLIENT_CLOCK.load(Ordering::Relaxed)) }
+/// Hears the driver.
+pub(crate) fn hear(event: &mut Event<'_>) {
+    match event {
+        Event::Configured => {}
+        Event::Entered(call) => {
+            subscriber::notify(Site::Enter, call);
+            call.start = timestamp();
+        }
+        Event::Left(call) => leave(call),
+        Event::Work(work) => {
+            client::for_each(|client| record_work(client, work));
+            ranges::queued(work);
+        }
+        Event::Retimed(Times { id, start, end, done_at }) => {
+            pool::retime(*id, *start, *end, *done_at);
+        }
+        Event::Report(Report::Synchronized(wait)) => record_wait(wait),
+        Event::Report(Report::EventRecorded(record)) => client::for_each(|client| record_event(client, record)),
+        Event::Report(Report::MemoryChanged(memory)) => record_memory(memory),
+        Event::Report(Report::Overhead { kind, correlation, start, end }) => {
+            client::for_each(|client| record_overhead(client, *kind, *correlation, stamp(*start), stamp(*end)));
+        }
+        Event::Count("push_depth", count) => **count = Some(sim_core::external::depth()),
+        Event::Count(..) => {}
+    }
 }
 
 /// Returns CUPTI's timestamp of a moment of the true clock.
 fn stamp(at: u64) -> u64 {
-    on_client_clock(link::options().reported(at))
+    link::options().reported(at)
 }
 
 /// Returns CUPTI's timestamp of now.
@@ -60,21 +51,7 @@ pub(crate) fn timestamp() -> u64 {
     stamp(now())
 }
 
-extern "C" fn configured(options: *const Options) {
-    // SAFETY: the driver passes its options.
-    link::configure(unsafe { &*options });
-}
-
-extern "C" fn api_enter(call: *mut ApiCall) {
-    // SAFETY: the driver passes a call on its stack.
-    let call = unsafe { &mut *call };
-    subscriber::notify(Site::Enter, call);
-    call.start = timestamp();
-}
-
-extern "C" fn api_exit(call: *mut ApiCall) {
-    // SAFETY: the driver passes a call on its stack.
-    let call = unsafe { &mut *call };
+fn leave(call: &mut ApiCall) {
     let end = timestamp();
     client::for_each(|client| {
         if let Some(kind) = client.activity.call(call.domain, call.cbid) {
@@ -89,7 +66,6 @@ fn record_call(client: &'static Client, kind: u32, call: &ApiCall, end: u64) {
     if client.activity.is_enabled(kind::EXTERNAL_CORRELATION) {
         for (external_kind, id) in external::innermost(client) {
             let Some(record) = new_record(kind::EXTERNAL_CORRELATION) else { return };
-            count(&link::counters().external_records);
             pool::add(client, HOST, &record.u32(4, external_kind).u64(8, id).u32(16, call.correlation), None);
         }
     }
@@ -98,12 +74,6 @@ fn record_call(client: &'static Client, kind: u32, call: &ApiCall, end: u64) {
     let record = record.u32(24, std::process::id()).u32(28, attributes::thread_id());
     count(&link::counters().api_records);
     pool::add(client, HOST, &record.u32(32, call.correlation).u32(36, call.result as u32), None);
-}
-
-extern "C" fn queued(work: *const Work, length: usize) {
-    let work = slice(work, length);
-    client::for_each(|client| record_work(client, work));
-    ranges::queued(work);
 }
 
 fn record_work(client: &'static Client, work: &[Work]) {
@@ -144,7 +114,7 @@ fn kernel(kind: u32, work: &Work) -> Option<Record> {
 }
 
 fn times(record: Record, work: &Work) -> Record {
-    record.u64(16, on_client_clock(work.start)).u64(24, on_client_clock(work.end))
+    record.u64(16, work.start).u64(24, work.end)
 }
 
 /// What the records of both kinds of copies begin with.
@@ -175,8 +145,8 @@ fn memset(record: Record, work: &Work) -> Record {
 /// One record for all nodes of a graph's launch.
 fn record_graph(client: &'static Client, first: &Work, last: &Work) {
     let Some(record) = new_record(kind::GRAPH_TRACE) else { return };
-    let record = record.u32(4, first.correlation).u64(8, on_client_clock(first.start));
-    let record = record.u64(16, on_client_clock(last.end)).u32(24, first.device).u32(28, first.graph);
+    let record = record.u32(4, first.correlation).u64(8, first.start);
+    let record = record.u64(16, last.end).u32(24, first.device).u32(28, first.graph);
     let record = record.u32(32, first.context).u32(36, first.stream).u32(48, last.device).u32(52, last.context);
     let (begun_at, done_at) = (first.begun_at, last.done_at);
     let pending = PendingRecord { id: last.id, begun_at, done_at, start: Some(8), end: 16, record: 0 };
@@ -184,23 +154,11 @@ fn record_graph(client: &'static Client, first: &Work, last: &Work) {
     pool::add(client, first.context, &record, Some(pending));
 }
 
-extern "C" fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
-    pool::retime(id, on_client_clock(start), on_client_clock(end), done_at);
-}
-
-extern "C" fn synchronized(synchronization: *const Synchronization) {
-    // SAFETY: the driver hands one in.
-    let its = unsafe { &*synchronization };
+fn record_wait(its: &Synchronization) {
     let Some(record) = new_record(kind::SYNCHRONIZATION) else { return };
     let record = record.u32(4, its.kind).u64(8, stamp(its.start)).u64(16, stamp(its.end)).u32(24, its.correlation);
     let record = record.u32(28, its.context).u32(32, its.stream).u32(36, its.event);
     add_for_all(&record.u64(40, its.event_record).u32(48, its.result as u32));
-}
-
-extern "C" fn event_recorded(record: *const EventRecord) {
-    // SAFETY: the driver hands one in.
-    let its = unsafe { &*record };
-    client::for_each(|client| record_event(client, its));
 }
 
 fn record_event(client: &'static Client, its: &EventRecord) {
@@ -212,7 +170,7 @@ fn record_event(client: &'static Client, its: &EventRecord) {
     }
     let pending =
         PendingRecord { id: its.record, begun_at: its.done_at, done_at: its.done_at, start: None, end: 40, record: 0 };
-    pool::add(client, its.context, &record.u64(40, on_client_clock(its.stamp)), Some(pending));
+    pool::add(client, its.context, &record.u64(40, its.stamp), Some(pending));
 }
 
 /// Adds a record of the host for the clients that have enabled its kind.
@@ -228,9 +186,7 @@ pub(crate) fn add_for_all(record: &Record) {
 const ALLOCATION: u32 = 1;
 const RELEASE: u32 = 2;
 
-extern "C" fn memory_changed(memory: *const Memory) {
-    // SAFETY: the driver hands one in.
-    let its = unsafe { &*memory };
+fn record_memory(its: &Memory) {
     let Some(record) = new_record(kind::MEMORY2) else { return };
     let record = record.u32(4, if its.is_release { RELEASE } else { ALLOCATION }).u32(8, its.place);
     let record = record.u32(12, its.correlation).u64(16, its.address).u64(24, its.bytes).u64(32, timestamp());
@@ -244,16 +200,12 @@ const BUFFER_REQUEST: u32 = 7 << 16;
 
 /// Records the time of a buffer request, from `start` by CUPTI's timestamps.
 pub(crate) fn buffer_requested(client: &'static Client, start: u64) {
-    record_overhead(client, BUFFER_REQUEST, 0, on_client_clock(start), timestamp());
+    record_overhead(client, BUFFER_REQUEST, 0, start, timestamp());
 }
 
 /// Records the time of a flush, from `start` by CUPTI's timestamps; the next flush delivers that record.
 pub(crate) fn buffers_flushed(client: &'static Client, start: u64) {
-    record_overhead(client, BUFFER_FLUSH, 0, on_client_clock(start), timestamp());
-}
-
-extern "C" fn overhead(kind: u32, correlation: u32, start: u64, end: u64) {
-    client::for_each(|client| record_overhead(client, kind, correlation, stamp(start), stamp(end)));
+    record_overhead(client, BUFFER_FLUSH, 0, start, timestamp());
 }
 
 /// The kind of object that an overhead is of: a thread, by process and thread id.
@@ -263,10 +215,4 @@ fn record_overhead(client: &'static Client, kind: u32, correlation: u32, start: 
     let Some(record) = enabled(client, kind::OVERHEAD) else { return };
     let record = record.u32(4, kind).u32(8, THREAD).u32(12, std::process::id()).u32(16, attributes::thread_id());
     pool::add(client, HOST, &record.u64(24, start).u64(32, end).u32(40, correlation), None);
-}
-
-extern "C" fn count_of(what: *const c_char) -> u64 {
-    // SAFETY: the driver hands in a C string.
-    let what = unsafe { CStr::from_ptr(what) };
-    if what == c"push_depth" { sim_core::external::depth() } else { u64::MAX }
 }

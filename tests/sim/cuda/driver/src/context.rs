@@ -1,16 +1,14 @@
 //! Contexts, and the current context of each thread.
 
 use crate::control;
-use crate::error::{Error, Outcome, give};
+use crate::error::{Error, Outcome, code_of, give, give_if_wanted};
 use crate::shared::clock::now;
 use crate::shared::counters::count;
-use crate::shared::tracer::{CONTEXT_SYNCHRONIZE, NOT_APPLICABLE, Synchronization};
+use crate::shared::tracer::{CONTEXT_SYNCHRONIZE, Report, Synchronization};
 use crate::state::{self, State};
-use crate::stream::Stream;
 use crate::trace;
-use sim_core::engine::Moment;
+use sim_core::device::Stream;
 use std::cell::RefCell;
-use std::collections::HashSet;
 
 /// A context: a device's primary one, or one that a program makes.
 #[derive(Debug)]
@@ -20,8 +18,6 @@ pub(crate) struct Context {
     pub(crate) device: i32,
     pub(crate) null_stream: u64,
     pub(crate) next_stream: u32,
-    /// The contexts whose memory it may use.
-    peers: HashSet<u64>,
 }
 
 /// The id of every context's default stream, as real traces have it.
@@ -53,7 +49,7 @@ pub extern "C" fn simCurrentContext(context: *mut u64, device: *mut u32) {
 /// Does what waits for the device: returns an error where streams are being captured, whose captures it invalidates. Not traced.
 #[unsafe(no_mangle)]
 pub extern "C" fn simSpoilCaptures() -> i32 {
-    state::lock().forbid_while_capturing().map_or_else(|Error(code)| code, |()| 0)
+    code_of(state::lock().objects.forbid_while_capturing().map_err(Error::from))
 }
 
 /// Its handle and id; zeros without one.
@@ -78,18 +74,19 @@ fn create(state: &mut State, device: i32) -> Outcome<u64> {
     if device < 0 || device as u32 >= control::options().devices {
         return Err(Error::INVALID_DEVICE);
     }
-    let (handle, null_stream) = (state.ids.next_handle(), state.ids.next_handle());
+    let handle = state.objects.ids.next_handle();
+    let default = Stream { is_default: true, ..Stream::new(NULL_STREAM, handle, 0) };
+    let null_stream = state.objects.add_stream(default);
     state.next_context += 1;
     let id = state.next_context;
-    let context = Context { id, device, null_stream, next_stream: FIRST_STREAM, peers: HashSet::new() };
+    let context = Context { id, device, null_stream, next_stream: FIRST_STREAM };
     state.contexts.insert(handle, context);
-    state.streams.insert(null_stream, Stream::null(NULL_STREAM, handle));
     Ok(handle)
 }
 
 fn destroy(state: &mut State, handle: u64) -> Outcome {
     state.contexts.remove(&handle).ok_or(Error::INVALID_CONTEXT)?;
-    state.streams.retain(|_, stream| stream.context != handle);
+    state.objects.streams.retain(|_, stream| stream.owner != handle);
     Ok(())
 }
 
@@ -108,32 +105,18 @@ fn create_current(place: *mut u64, device: i32) -> Outcome {
 /// Waits for all work of the calling thread's context.
 pub(crate) fn synchronize(correlation: u32) -> Outcome {
     count(&control::counters().synchronizes);
-    match control::options().synchronize_error {
-        0 => {}
-        code => return Err(Error(code)),
-    }
+    Error::unless(control::options().synchronize_error)?;
     let start = now();
-    let (context, moments): (u32, Vec<Moment>) = {
+    let (moments, mut wait) = {
         let mut state = state::ready()?;
         let (handle, context) = state.context()?;
-        let id = context.id;
-        state.forbid_while_capturing()?;
-        let streams = state.streams.values().filter(|stream| stream.context == handle);
-        (id, streams.flat_map(|stream| stream.queue.moments()).cloned().collect())
+        let wait = Synchronization::new(CONTEXT_SYNCHRONIZE, correlation, context.id, start);
+        (state.objects.moments_of_owner(handle)?, wait)
     };
     moments.iter().for_each(|moment| moment.wait(now));
     sim_core::clock::sleep(std::time::Duration::from_millis(control::options().slow_synchronize));
-    trace::synchronized(&Synchronization {
-        kind: CONTEXT_SYNCHRONIZE,
-        correlation,
-        context,
-        stream: NOT_APPLICABLE,
-        event: NOT_APPLICABLE,
-        result: 0,
-        event_record: u64::from(NOT_APPLICABLE),
-        start,
-        end: now(),
-    });
+    wait.end = now();
+    trace::report(Report::Synchronized(wait));
     Ok(())
 }
 
@@ -169,16 +152,6 @@ api! {
             destroy(&mut state, handle)?;
         }
         Ok(())
-    }
-
-    fn cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32) |_| {
-        let state = state::ready()?;
-        give(flags, 0)?;
-        give(active, i32::from(state.primary.contains_key(&device)))
-    }
-
-    fn cuDevicePrimaryCtxSetFlags_v2(_device: i32, _flags: u32) |_| {
-        state::ready().map(drop)
     }
 
     fn cuCtxCreate_v2(context: *mut u64, _flags: u32, device: i32) |_| {
@@ -219,7 +192,7 @@ api! {
 
     fn cuCtxPopCurrent_v2(context: *mut u64) |_| {
         let (handle, _) = pop().ok_or(Error::INVALID_CONTEXT)?;
-        if context.is_null() { Ok(()) } else { give(context, handle) }
+        give_if_wanted(context, handle)
     }
 
     fn cuCtxGetDevice(device: *mut i32) |_| {
@@ -235,32 +208,10 @@ api! {
         give(least, 0)?;
         give(greatest, -5)
     }
-
-    fn cuCtxEnablePeerAccess(peer: u64, _flags: u32) |_| {
-        let mut state = state::ready()?;
-        let device = state.contexts.get(&peer).ok_or(Error::INVALID_CONTEXT)?.device;
-        let (_, context) = state.context()?;
-        if context.device == device {
-            return Err(Error::INVALID_DEVICE);
-        }
-        if context.peers.insert(peer) { Ok(()) } else { Err(Error::PEER_ACCESS_ALREADY_ENABLED) }
-    }
-
-    fn cuCtxDisablePeerAccess(peer: u64) |_| {
-        let mut state = state::ready()?;
-        let (_, context) = state.context()?;
-        if context.peers.remove(&peer) { Ok(()) } else { Err(Error::PEER_ACCESS_NOT_ENABLED) }
-    }
 }
 
 /// The name for older programs.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease(device: i32) -> i32 {
     cuDevicePrimaryCtxRelease_v2(device)
-}
-
-/// The name for older programs.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuDevicePrimaryCtxSetFlags(device: i32, flags: u32) -> i32 {
-    cuDevicePrimaryCtxSetFlags_v2(device, flags)
 }

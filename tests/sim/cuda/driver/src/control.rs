@@ -1,71 +1,14 @@
-//! Test controls of the simulator: options, counters, and ending endless kernels.
+//! The machine, and its controls for tests.
 
 use crate::shared::clock::now;
 use crate::shared::counters::Counters;
 use crate::shared::options::Options;
-use crate::shared::tracer::{self, Tracer};
-use crate::{engine, state, trace};
-use sim_core::engine::FinishedWork;
-use sim_core::ffi::read_text;
-use sim_core::options::OptionsStore;
-use std::ffi::{c_char, c_int};
+use crate::shared::tracer::Cuda;
+use crate::{engine, state};
 
-static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-cuda", "SIM_CUDA", Options::parse);
-static COUNTERS: Counters = Counters::new();
+sim_core::machine!(Cuda, finish, || (), |_| None);
 
-/// Returns the current options; at first those of the environment variable `SIM_CUDA`.
-pub(crate) fn options() -> &'static Options {
-    OPTIONS.get()
-}
-
-pub(crate) fn counters() -> &'static Counters {
-    &COUNTERS
-}
-
-/// Sets the options in `settings` ("key=value,key=value"), and all others to their defaults.
-///
-/// Returns 0; on invalid settings changes nothing, writes a line to stderr and returns -1.
-#[unsafe(no_mangle)]
-pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
-    if !OPTIONS.configure(settings) {
-        return -1;
-    }
-    trace::configured(options());
-    0
-}
-
-/// Returns the counter of that name (README.md lists them), or `u64::MAX` for an unknown one.
-#[unsafe(no_mangle)]
-pub extern "C" fn simCount(what: *const c_char) -> u64 {
-    let Some(what) = read_text(what) else { return u64::MAX };
-    let own = what.to_str().ok().and_then(|what| COUNTERS.get(what));
-    own.or_else(|| trace::count(what)).unwrap_or(u64::MAX)
-}
-
-/// Resets the counters and ends endless kernels.
-#[unsafe(no_mangle)]
-pub extern "C" fn simReset() {
-    simFinish();
-    COUNTERS.reset();
-}
-
-/// Ends the endless kernels that have been launched; waiting work continues.
-#[unsafe(no_mangle)]
-pub extern "C" fn simFinish() {
-    let finished = state::lock().engine.finish(now());
-    let stamp = |at| engine::stamp(options(), at);
-    for FinishedWork { id, start, end } in finished {
-        trace::retimed(id, stamp(start), stamp(end), end);
-    }
-}
-
-/// Sets the tracer that is called from now on; null for none.
-#[unsafe(no_mangle)]
-pub extern "C" fn simSetTracer(tracer: *const Tracer) -> *const Counters {
-    // SAFETY: the caller passes null or a table, which begins with its version.
-    if !tracer.is_null() && unsafe { (*tracer).version } != tracer::VERSION {
-        return std::ptr::null();
-    }
-    trace::set(tracer);
-    &raw const COUNTERS
+fn finish() {
+    let finished = state::lock().objects.engine.finish(now());
+    MACHINE.tell_finished(finished, |at| engine::stamp(options(), at));
 }

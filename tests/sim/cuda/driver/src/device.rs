@@ -2,11 +2,11 @@
 
 use crate::attributes;
 use crate::control;
-use crate::error::{Error, Outcome, describe, give};
+use crate::error::{Error, Outcome, give, texts};
 use crate::injection;
 use crate::state;
 use sim_core::ffi::give_text;
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 /// Fails for a device that does not exist.
 fn check(device: i32) -> Outcome {
@@ -27,18 +27,11 @@ fn uuid(device: i32) -> [u8; 16] {
     uuid
 }
 
-fn give_description(
-    code: i32,
-    place: *mut *const c_char,
-    which: fn((&'static CStr, &'static CStr)) -> &'static CStr,
-) -> Outcome {
-    match describe(code) {
-        Some(texts) => give(place, which(texts).as_ptr()),
-        None => {
-            give(place, std::ptr::null())?;
-            Err(Error::INVALID_VALUE)
-        }
-    }
+/// Writes a text of a result code, or null.
+fn give_text_of(code: i32, place: *mut *const c_char, which: usize) -> Outcome {
+    let text = texts(code).map(|texts| texts[which]);
+    give(place, text.map_or(std::ptr::null(), |text| text.as_ptr()))?;
+    text.map(drop).ok_or(Error::INVALID_VALUE)
 }
 
 api! {
@@ -97,23 +90,17 @@ api! {
         give(value, attributes::attribute(place(device), attribute)?)
     }
 
-    fn cuDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32) |_| {
-        check(device)?;
-        check(peer)?;
-        give(can, i32::from(device != peer))
-    }
-
     fn cuDeviceGetPCIBusId(id: *mut c_char, room: i32, device: i32) |_| {
         check(device)?;
         give_text(id, room, &format!("0000:{:02X}:00.0", attributes::attribute(place(device), 33)?)).ok_or(Error::INVALID_VALUE)
     }
 
     fn cuGetErrorName(code: i32, name: *mut *const c_char) |_| {
-        give_description(code, name, |(name, _)| name)
+        give_text_of(code, name, 0)
     }
 
     fn cuGetErrorString(code: i32, text: *mut *const c_char) |_| {
-        give_description(code, text, |(_, text)| text)
+        give_text_of(code, text, 1)
     }
 
     fn cuProfilerStart() |_| {

@@ -1,16 +1,8 @@
 //! The result codes of the driver API.
 
-use sim_core::ffi;
-
-/// A `CUresult` other than success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Error(pub(crate) i32);
-
-/// The result of a function of the API.
-pub(crate) type Outcome<T = ()> = Result<T, Error>;
-
-sim_core::result_codes! {
-    Error;
+sim_core::codes! {
+    /// A `CUresult` other than success.
+    Error(i32), INVALID_VALUE;
     SUCCESS = 0, c"CUDA_SUCCESS", c"no error";
     INVALID_VALUE = 1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument";
     OUT_OF_MEMORY = 2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory";
@@ -28,14 +20,6 @@ sim_core::result_codes! {
     PEER_ACCESS_NOT_ENABLED = 705, c"CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", c"peer access has not been enabled";
     CAPTURE_UNSUPPORTED = 900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"not permitted while a stream captures";
     CAPTURE_INVALIDATED = 901, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"a capture has been spoiled";
-    CAPTURE_IMPLICIT = 906, c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", c"a stream that synchronizes with it captures";
     CAPTURE_UNMATCHED = 903, c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", c"a capture ends where it began";
-}
-
-/// Gives a value to the caller of a C function.
-///
-/// # Errors
-/// The place is null.
-pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
-    ffi::give(place, value).ok_or(Error::INVALID_VALUE)
+    CAPTURE_IMPLICIT = 906, c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", c"a stream that synchronizes with it captures";
 }

@@ -3,11 +3,12 @@
 use crate::control;
 use crate::error::{Error, Outcome};
 use crate::shared::calls::{self, Call};
+use sim_core::handles::lock;
 use sim_core::loader;
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStringExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// Whether the first `cuInit` has run. Locked during each, so a second thread waits for the first.
 static INIT: Mutex<bool> = Mutex::new(false);
@@ -29,7 +30,7 @@ pub(crate) fn init(initialize: impl FnOnce()) -> Outcome {
     if is_inside() {
         return Ok(());
     }
-    let mut was_first: MutexGuard<'_, bool> = INIT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut was_first = lock(&INIT);
     initialize();
     if std::mem::replace(&mut *was_first, true) {
         return Ok(());

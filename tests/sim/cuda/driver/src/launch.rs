@@ -2,7 +2,7 @@
 
 use crate::attributes;
 use crate::control;
-use crate::engine::{self, Job, Launch};
+use crate::engine::{self, Job};
 use crate::error::{Error, Outcome};
 use crate::shared::calls;
 use crate::shared::counters::count;
@@ -56,19 +56,12 @@ pub(crate) fn kernel(state: &State, function: u64, dimensions: Dimensions) -> Ou
 
 /// Appends a kernel to a stream, or to its capture.
 pub(crate) fn launch(function: u64, dimensions: Dimensions, stream: u64, correlation: u32) -> Outcome {
-    let work = {
-        let mut state = state::ready()?;
-        let stream = state.stream(stream)?;
-        let job = kernel(&state, function, dimensions)?;
+    let submitted = engine::submit(stream, correlation, |state| {
+        let job = kernel(state, function, dimensions)?;
         count(&control::counters().launches);
-        if let Some(capture) = state.capture_of(stream)? {
-            capture.jobs.push(job);
-            return Ok(());
-        }
-        engine::submit(&mut state, stream, &[job], Launch { correlation, graph: 0 })?
-    };
-    trace::queued(&work);
-    Ok(())
+        Ok((0, vec![job]))
+    });
+    submitted.map(drop)
 }
 
 /// Returns the name of a kernel, or null for an unknown handle.
@@ -136,49 +129,31 @@ fn configured(config: *const Config) -> Outcome<(Dimensions, u64)> {
     Ok((dimensions, config.stream))
 }
 
-/// Launches a kernel; ignores its parameters.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuLaunchKernel(
-    function: u64,
-    grid_x: u32,
-    grid_y: u32,
-    grid_z: u32,
-    block_x: u32,
-    block_y: u32,
-    block_z: u32,
-    dynamic_shared: u32,
-    stream: u64,
-    _parameters: *mut *mut c_void,
-    _extra: *mut *mut c_void,
-) -> i32 {
-    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    let dimensions = Dimensions { grid, block, dynamic_shared, ..Dimensions::default() };
-    let params = LaunchParams { function, grid, block, dynamic_shared, stream, parameters: 0, extra: 0 };
-    trace::set_params(&params);
-    trace::launch(&calls::cuLaunchKernel, symbol(function), |caller| {
-        launch(function, dimensions, stream, caller.correlation)
-    })
+/// Functions that launch a kernel by three numbers each of blocks and of their threads; they ignore its parameters.
+macro_rules! launches {
+    ($($(#[$doc:meta])* fn $name:ident($($ignored:ident),+), cooperative $cooperative:literal;)+) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(
+            function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+            dynamic_shared: u32, stream: u64, $($ignored: *mut *mut c_void),+
+        ) -> i32 {
+            let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+            let dimensions =
+                Dimensions { grid, block, dynamic_shared, cooperative: $cooperative, ..Dimensions::default() };
+            let params = LaunchParams { function, grid, block, dynamic_shared, stream, parameters: 0, extra: 0 };
+            trace::set_params(&params);
+            trace::launch(&calls::$name, symbol(function), |caller| {
+                launch(function, dimensions, stream, caller.correlation)
+            })
+        }
+    )+};
 }
 
-/// Launches a kernel all of whose blocks run at once.
-#[unsafe(no_mangle)]
-pub extern "C" fn cuLaunchCooperativeKernel(
-    function: u64,
-    grid_x: u32,
-    grid_y: u32,
-    grid_z: u32,
-    block_x: u32,
-    block_y: u32,
-    block_z: u32,
-    dynamic_shared: u32,
-    stream: u64,
-    _parameters: *mut *mut c_void,
-) -> i32 {
-    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    let dimensions = Dimensions { grid, block, dynamic_shared, cooperative: true, ..Dimensions::default() };
-    trace::launch(&calls::cuLaunchCooperativeKernel, symbol(function), |caller| {
-        launch(function, dimensions, stream, caller.correlation)
-    })
+launches! {
+    fn cuLaunchKernel(_parameters, _extra), cooperative false;
+    /// All its blocks run at once.
+    fn cuLaunchCooperativeKernel(_parameters), cooperative true;
 }
 
 /// Launches a kernel with attributes.

@@ -1,6 +1,6 @@
 //! A CUDA driver without a GPU: memory is the host's, kernels compute nothing, and time passes on simulated engines.
 //!
-//! It has the C functions of libcuda that a program on the driver API needs. With `simSetTracer` a simulated CUPTI becomes
+//! It has the C functions of libcuda that a program on the driver API needs. By `simMachine` a simulated CUPTI becomes
 //! the tracer. See README.md for the options (`SIM_CUDA`, `simConfigure`) and the counters (`simCount`).
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names are C's")]
@@ -24,7 +24,6 @@ macro_rules! api {
 }
 
 mod attributes;
-mod capture;
 mod context;
 mod control;
 mod device;

@@ -2,7 +2,7 @@
 
 use crate::attributes;
 use crate::error::{Error, Outcome, give};
-use crate::shared::tracer::Memory;
+use crate::shared::tracer::{Memory, Report};
 use crate::state::{self, State};
 use crate::trace::{self, Caller};
 
@@ -30,39 +30,39 @@ fn allocate(state: &mut State, bytes: usize, place: Place) -> Outcome<u64> {
     if place == Place::Device && bytes as u64 > state.free_bytes(device) {
         return Err(Error::OUT_OF_MEMORY);
     }
-    state.allocations.allocate(bytes, Location { place, device }).ok_or(Error::OUT_OF_MEMORY)
+    state.objects.allocations.allocate(bytes, Location { place, device }).ok_or(Error::OUT_OF_MEMORY)
 }
 
 impl State {
     /// Returns the location of an address; unknown addresses are pageable host memory.
     pub(crate) fn place(&self, address: u64) -> Place {
-        self.allocations.location(address).map_or(Place::Pageable, |location| location.place)
+        self.objects.allocations.location(address).map_or(Place::Pageable, |location| location.place)
     }
 
     /// The bytes of device memory that are free.
     fn free_bytes(&self, device: i32) -> u64 {
         let is_counted = |location: Location| location.device == device && location.place == Place::Device;
-        attributes::MEMORY - self.allocations.used_bytes(is_counted)
+        attributes::MEMORY - self.objects.allocations.used_bytes(is_counted)
     }
 }
 
 /// Allocates device memory; returns its address.
 pub(crate) fn allocate_device(caller: Caller, address: *mut u64, bytes: usize) -> Outcome {
-    state::ready()?.forbid_while_capturing()?;
+    state::ready()?.objects.forbid_while_capturing()?;
     allocate_to(caller, address, bytes, Place::Device, false)
 }
 
 /// Frees memory of any kind.
 pub(crate) fn release(caller: Caller, address: u64, is_async: bool) -> Outcome {
     let mut state = state::ready()?;
-    let known = state.allocations.starting_at(address).map(|memory| (memory.bytes, memory.location));
+    let known = state.objects.allocations.starting_at(address).map(|memory| (memory.bytes, memory.location));
     let context = state.context().map_or(0, |(_, context)| context.id);
     drop(state);
     if let Some((bytes, Location { place, device })) = known {
         // Before the address can be reused.
         tell(caller, (true, is_async), place, [device as u32, context], (address, bytes));
     }
-    let is_freed = address == 0 || state::ready()?.allocations.free(address);
+    let is_freed = address == 0 || state::ready()?.objects.allocations.free(address);
     if is_freed { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
@@ -84,7 +84,8 @@ fn tell(
     (address, bytes): (u64, usize),
 ) {
     let (place, correlation, bytes) = (place as u32, caller.correlation, bytes as u64);
-    trace::memory_changed(&Memory { is_release, is_async, place, correlation, device, context, address, bytes });
+    let memory = Memory { is_release, is_async, place, correlation, device, context, address, bytes };
+    trace::report(Report::MemoryChanged(memory));
 }
 
 api! {

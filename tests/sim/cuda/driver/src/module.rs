@@ -53,7 +53,7 @@ fn load(place: *mut u64, image: *const c_void, correlation: u32) -> Outcome {
     }
     let mut state = state::ready()?;
     state.context()?;
-    let handle = state.ids.next_handle();
+    let handle = state.objects.ids.next_handle();
     let entries = entries(text).into_iter().map(|name| (name, None)).collect();
     state.modules.insert(handle, Module { entries });
     give(place, handle)?;
@@ -64,7 +64,7 @@ fn load(place: *mut u64, image: *const c_void, correlation: u32) -> Outcome {
 
 /// Returns the handle of a kernel, and whether this call has made it.
 fn function(state: &mut State, module: u64, name: &str) -> Outcome<(u64, bool)> {
-    let fresh = state.ids.next_handle();
+    let fresh = state.objects.ids.next_handle();
     let module = state.modules.get_mut(&module).ok_or(Error::INVALID_HANDLE)?;
     let entry = module.entries.get_mut(name).ok_or(Error::NOT_FOUND)?;
     if let Some(handle) = *entry {
@@ -99,12 +99,6 @@ fn attribute(function: &Function, attribute: i32) -> Outcome<i32> {
 
 api! {
     fn cuModuleLoadData(module: *mut u64, image: *const c_void) |caller| {
-        load(module, image, caller.correlation)
-    }
-
-    fn cuModuleLoadDataEx(
-        module: *mut u64, image: *const c_void, _count: u32, _options: *mut i32, _values: *mut *mut c_void,
-    ) |caller| {
         load(module, image, caller.correlation)
     }
 

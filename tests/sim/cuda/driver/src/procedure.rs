@@ -28,10 +28,6 @@ fn give_function(name: *const c_char, place: *mut *mut c_void) -> Outcome {
 }
 
 api! {
-    fn cuGetProcAddress(name: *const c_char, function: *mut *mut c_void, _version: i32, _flags: u64) |_| {
-        give_function(name, function)
-    }
-
     fn cuGetProcAddress_v2(
         name: *const c_char, function: *mut *mut c_void, _version: i32, _flags: u64, status: *mut i32,
     ) |_| {

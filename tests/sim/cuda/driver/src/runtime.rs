@@ -1,14 +1,14 @@
-//! A few functions of the CUDA runtime, under our own names, traced as runtime calls.
+//! A few functions of the CUDA runtime, traced as runtime calls, for programs that find this library as `libcudart.so.12`.
 //!
-//! Fewer have the runtime's own names too, for programs that find this library as `libcudart.so.12`.
+//! Those whose own names a program with headers of CUDA could take for the real ones have ours.
 
 use crate::control;
-use crate::error::{Error, Outcome, give};
+use crate::error::{Error, Outcome};
 use crate::launch::{self, Dimensions};
 use crate::shared::calls::{self, Call};
 use crate::trace::{self, Caller};
 use crate::transfer::{Direction, begin, copy, fill};
-use crate::{context, memory, state, stream};
+use crate::{memory, state, stream};
 use std::ffi::c_char;
 
 /// Runs a runtime call; by option, with a driver call of the same correlation id inside.
@@ -18,10 +18,7 @@ fn call(outer: &Call, inner: &Call, symbol: *const c_char, serve: impl FnOnce(Ca
         if !control::options().nested_driver {
             return serve(caller);
         }
-        match trace::nested(inner, symbol, correlation, serve) {
-            0 => Ok(()),
-            code => Err(Error(code)),
-        }
+        Error::unless(trace::nested(inner, symbol, correlation, serve))
     })
 }
 
@@ -61,102 +58,56 @@ pub extern "C" fn simRuntimeLaunchKernel(
     })
 }
 
-/// `cudaMemcpyAsync`, with the direction from the addresses.
-#[unsafe(no_mangle)]
-pub extern "C" fn simRuntimeMemcpyAsync(target: u64, source: u64, bytes: usize, stream: u64) -> i32 {
-    call(&calls::cudaMemcpyAsync, &calls::cuMemcpyAsync, std::ptr::null(), |caller| {
-        begin(stream, caller.correlation, |state| copy(state, Direction::Any, target, source, bytes))
-    })
+/// Functions of the runtime, each with the call that it is, and the driver's call inside. Calls with `params` pass their
+/// first argument as their parameters.
+macro_rules! runtime {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) as $outer:ident, $inner:ident $(, params $first:ident)?
+        |$caller:pat_param| $body:block)+) => {$(
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($argument: $type),*) -> i32 {
+            $(trace::set_params(&$first);)?
+            call(&calls::$outer, &calls::$inner, std::ptr::null(), |$caller| $body)
+        }
+    )+};
 }
 
-/// `cudaMemsetAsync`.
-#[unsafe(no_mangle)]
-pub extern "C" fn simRuntimeMemsetAsync(target: u64, value: i32, bytes: usize, stream: u64) -> i32 {
-    call(&calls::cudaMemsetAsync, &calls::cuMemsetD8Async, std::ptr::null(), |caller| {
-        begin(stream, caller.correlation, |state| fill(state, target, value as u32 & 0xff, 1, bytes))
-    })
-}
-
-/// `cudaStreamSynchronize`.
-#[unsafe(no_mangle)]
-pub extern "C" fn simRuntimeStreamSynchronize(stream: u64) -> i32 {
-    call(&calls::cudaStreamSynchronize, &calls::cuStreamSynchronize, std::ptr::null(), |caller| {
-        stream::synchronize(stream, caller.correlation)
-    })
-}
-
-/// `cudaDeviceSynchronize`.
-#[unsafe(no_mangle)]
-pub extern "C" fn simRuntimeDeviceSynchronize() -> i32 {
-    call(&calls::cudaDeviceSynchronize, &calls::cuCtxSynchronize, std::ptr::null(), |caller| {
-        context::synchronize(caller.correlation)
-    })
-}
-
-/// `cudaStreamBeginCapture`.
-#[unsafe(no_mangle)]
-pub extern "C" fn simRuntimeStreamBeginCapture(stream: u64, mode: u32) -> i32 {
-    trace::set_params(&stream);
-    call(&calls::cudaStreamBeginCapture, &calls::cuStreamBeginCapture_v2, std::ptr::null(), |_| {
+runtime! {
+    fn simRuntimeStreamBeginCapture(stream: u64, mode: u32) as cudaStreamBeginCapture, cuStreamBeginCapture_v2,
+        params stream |_| {
         stream::begin_capture(stream, mode)
-    })
-}
+    }
 
-/// `cudaStreamEndCapture`.
-#[unsafe(no_mangle)]
-pub extern "C" fn simRuntimeStreamEndCapture(stream: u64, graph: *mut u64) -> i32 {
-    trace::set_params(&stream);
-    call(&calls::cudaStreamEndCapture, &calls::cuStreamEndCapture, std::ptr::null(), |_| {
+    fn simRuntimeStreamEndCapture(stream: u64, graph: *mut u64) as cudaStreamEndCapture, cuStreamEndCapture,
+        params stream |_| {
         stream::end_capture(stream, graph)
-    })
-}
+    }
 
-/// `cudaGetDevice`.
-#[unsafe(no_mangle)]
-pub extern "C" fn simRuntimeGetDevice(device: *mut i32) -> i32 {
-    call(&calls::cudaGetDevice, &calls::cuCtxGetDevice, std::ptr::null(), |_| give(device, context::current_device()?))
-}
+    fn cudaStreamSynchronize(stream: u64) as cudaStreamSynchronize, cuStreamSynchronize |caller| {
+        stream::synchronize(stream, caller.correlation)
+    }
 
-/// `cudaProfilerStart`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaProfilerStart() -> i32 {
-    call(&calls::cudaProfilerStart, &calls::cuProfilerStart, std::ptr::null(), |_| state::ready().map(drop))
-}
+    fn cudaProfilerStart() as cudaProfilerStart, cuProfilerStart |_| {
+        state::ready().map(drop)
+    }
 
-/// `cudaProfilerStop`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaProfilerStop() -> i32 {
-    call(&calls::cudaProfilerStop, &calls::cuProfilerStop, std::ptr::null(), |_| state::ready().map(drop))
-}
+    fn cudaProfilerStop() as cudaProfilerStop, cuProfilerStop |_| {
+        state::ready().map(drop)
+    }
 
-/// `cudaMalloc`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaMalloc(address: *mut u64, bytes: usize) -> i32 {
-    call(&calls::cudaMalloc, &calls::cuMemAlloc_v2, std::ptr::null(), |caller| {
+    fn cudaMalloc(address: *mut u64, bytes: usize) as cudaMalloc, cuMemAlloc_v2 |caller| {
         memory::allocate_device(caller, address, bytes)
-    })
-}
+    }
 
-/// `cudaFree`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaFree(address: u64) -> i32 {
-    call(&calls::cudaFree, &calls::cuMemFree_v2, std::ptr::null(), |caller| memory::release(caller, address, false))
-}
+    fn cudaFree(address: u64) as cudaFree, cuMemFree_v2 |caller| {
+        memory::release(caller, address, false)
+    }
 
-/// `cudaMemcpyAsync`, with the direction from the addresses.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaMemcpyAsync(target: u64, source: u64, bytes: usize, _kind: i32, stream: u64) -> i32 {
-    simRuntimeMemcpyAsync(target, source, bytes, stream)
-}
+    fn cudaMemcpyAsync(target: u64, source: u64, bytes: usize, _kind: i32, stream: u64)
+        as cudaMemcpyAsync, cuMemcpyAsync |caller| {
+        begin(stream, caller.correlation, |state| copy(state, Direction::Any, target, source, bytes))
+    }
 
-/// `cudaMemsetAsync`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaMemsetAsync(target: u64, value: i32, bytes: usize, stream: u64) -> i32 {
-    simRuntimeMemsetAsync(target, value, bytes, stream)
-}
-
-/// `cudaStreamSynchronize`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cudaStreamSynchronize(stream: u64) -> i32 {
-    simRuntimeStreamSynchronize(stream)
+    fn cudaMemsetAsync(target: u64, value: i32, bytes: usize, stream: u64) as cudaMemsetAsync, cuMemsetD8Async |caller| {
+        begin(stream, caller.correlation, |state| fill(state, target, value as u32 & 0xff, 1, bytes))
+    }
 }

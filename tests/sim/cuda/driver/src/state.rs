@@ -1,46 +1,33 @@
 //! The driver's objects by handle, under one lock.
 
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::error::{Error, Outcome};
-use crate::event::Event;
-use crate::graph::{Executable, Graph};
 use crate::memory::Location;
 use crate::module::{Function, Module};
-use crate::stream::Stream;
-use crate::{capture::Capture, context};
-use sim_core::engine::Engine;
-use sim_core::ids::Ids;
-use sim_core::memory::Allocations;
+use crate::shared::tracer::Work;
+use sim_core::device::{Objects, Stream};
+use sim_core::handles;
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// The objects that have been made and not destroyed.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) initialized: bool,
-    pub(crate) ids: Ids,
-    pub(crate) engine: Engine,
+    pub(crate) objects: Objects<Work, Location>,
     pub(crate) contexts: HashMap<u64, Context>,
     /// The primary context of each device and how often it is retained.
     pub(crate) primary: HashMap<i32, (u64, u32)>,
     pub(crate) next_context: u32,
-    pub(crate) streams: HashMap<u64, Stream>,
-    pub(crate) events: HashMap<u64, Event>,
-    pub(crate) next_event: u32,
     pub(crate) modules: HashMap<u64, Module>,
     pub(crate) functions: HashMap<u64, Function>,
-    pub(crate) graphs: HashMap<u64, Graph>,
-    pub(crate) executables: HashMap<u64, Executable>,
-    pub(crate) next_graph: u32,
-    pub(crate) captures: HashMap<u64, Capture>,
-    pub(crate) allocations: Allocations<Location>,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
 /// Returns the state, initialized or not.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    handles::lock(&STATE)
 }
 
 /// Returns the state if `cuInit` has succeeded.
@@ -69,8 +56,13 @@ impl State {
     pub(crate) fn stream(&mut self, stream: u64) -> Outcome<u64> {
         match stream {
             0..=2 => Ok(self.context()?.1.null_stream),
-            _ if self.streams.contains_key(&stream) => Ok(stream),
-            _ => Err(Error::INVALID_HANDLE),
+            _ => Ok(self.objects.stream(stream).map(|_| stream)?),
         }
+    }
+
+    /// A stream and its context.
+    pub(crate) fn stream_and_context(&self, handle: u64) -> Outcome<(&Stream, &Context)> {
+        let stream = self.objects.stream(handle)?;
+        Ok((stream, self.contexts.get(&stream.owner).ok_or(Error::INVALID_CONTEXT)?))
     }
 }

@@ -1,15 +1,14 @@
 //! Copies and fills.
 
 use crate::control;
-use crate::engine::{self, Job, Launch};
+use crate::engine::{self, Job};
 use crate::error::{Error, Outcome};
 use crate::memory::Place;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{MEMCPY, MEMCPY_PEER, MEMSET, Work};
-use crate::state::{self, State};
-use crate::trace;
-use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
+use crate::state::State;
+use sim_core::engine::{COPY_SPEED, FILL_SPEED, Timing};
 use sim_core::memory::Movement;
 
 /// The direction of a copy.
@@ -86,99 +85,70 @@ pub(crate) fn fill(state: &State, target: u64, value: u32, width: usize, count: 
 
 /// Appends a transfer to a stream, and returns at once.
 pub(crate) fn begin(stream: u64, correlation: u32, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
-    start(stream, correlation, true, job).map(drop)
+    let submitted = engine::submit(stream, correlation, |state| {
+        let mut job = job(state)?;
+        job.work.is_async = 1;
+        Ok((0, vec![job]))
+    });
+    submitted.map(drop)
 }
 
 /// Appends a transfer to the default stream, and waits for its end.
 fn complete(correlation: u32, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
     count(&control::counters().synchronizes);
-    let end = start(0, correlation, false, job)?;
-    end.wait(now);
+    let end = engine::submit(0, correlation, |state| {
+        state.objects.forbid_while_capturing()?;
+        Ok((0, vec![job(state)?]))
+    });
+    end?.wait(now);
     Ok(())
 }
 
-fn start(stream: u64, correlation: u32, is_async: bool, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome<Moment> {
-    let (work, end) = {
-        let mut state = state::ready()?;
-        if !is_async {
-            state.forbid_while_capturing()?;
-        }
-        let stream = state.stream(stream)?;
-        let mut job = job(&state)?;
-        job.work.is_async = u32::from(is_async);
-        if let Some(capture) = state.capture_of(stream)? {
-            capture.jobs.push(job);
-            return Ok(Moment::default());
-        }
-        let work = engine::submit(&mut state, stream, &[job], Launch { correlation, graph: 0 })?;
-        (work, state.stream_and_context(stream)?.0.queue.tail.clone())
+/// The functions that copy in a direction, each for the default stream and for any.
+macro_rules! copies {
+    ($($blocking:ident, $async:ident: $direction:ident;)+) => {
+        api! {$(
+            fn $blocking(target: u64, source: u64, bytes: usize) |caller| {
+                complete(caller.correlation, |state| copy(state, $direction, target, source, bytes))
+            }
+
+            fn $async(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
+                begin(stream, caller.correlation, |state| copy(state, $direction, target, source, bytes))
+            }
+        )+}
     };
-    trace::queued(&work);
-    Ok(end)
+}
+
+copies! {
+    cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2: HostToDevice;
+    cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2: DeviceToHost;
+    cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2: DeviceToDevice;
+    cuMemcpy, cuMemcpyAsync: Any;
+}
+
+/// The functions that fill with values of a type, each for the default stream and for any.
+macro_rules! fills {
+    ($($blocking:ident, $async:ident: $value:ty;)+) => {
+        api! {$(
+            fn $blocking(target: u64, value: $value, count: usize) |caller| {
+                complete(caller.correlation, |state| fill(state, target, value.into(), size_of::<$value>(), count))
+            }
+
+            fn $async(target: u64, value: $value, count: usize, stream: u64) |caller| {
+                begin(stream, caller.correlation, |state| fill(state, target, value.into(), size_of::<$value>(), count))
+            }
+        )+}
+    };
+}
+
+fills! {
+    cuMemsetD8_v2, cuMemsetD8Async: u8;
+    cuMemsetD16_v2, cuMemsetD16Async: u16;
+    cuMemsetD32_v2, cuMemsetD32Async: u32;
 }
 
 api! {
-    fn cuMemcpyHtoD_v2(target: u64, source: u64, bytes: usize) |caller| {
-        complete(caller.correlation, |state| copy(state, HostToDevice, target, source, bytes))
-    }
-
-    fn cuMemcpyHtoDAsync_v2(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
-        begin(stream, caller.correlation, |state| copy(state, HostToDevice, target, source, bytes))
-    }
-
-    fn cuMemcpyDtoH_v2(target: u64, source: u64, bytes: usize) |caller| {
-        complete(caller.correlation, |state| copy(state, DeviceToHost, target, source, bytes))
-    }
-
-    fn cuMemcpyDtoHAsync_v2(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
-        begin(stream, caller.correlation, |state| copy(state, DeviceToHost, target, source, bytes))
-    }
-
-    fn cuMemcpyDtoD_v2(target: u64, source: u64, bytes: usize) |caller| {
-        complete(caller.correlation, |state| copy(state, DeviceToDevice, target, source, bytes))
-    }
-
-    fn cuMemcpyDtoDAsync_v2(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
-        begin(stream, caller.correlation, |state| copy(state, DeviceToDevice, target, source, bytes))
-    }
-
-    fn cuMemcpy(target: u64, source: u64, bytes: usize) |caller| {
-        complete(caller.correlation, |state| copy(state, Any, target, source, bytes))
-    }
-
-    fn cuMemcpyAsync(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
-        begin(stream, caller.correlation, |state| copy(state, Any, target, source, bytes))
-    }
-
-    fn cuMemcpyPeer(target: u64, to: u64, source: u64, from: u64, bytes: usize) |caller| {
-        complete(caller.correlation, |state| copy_peer(state, (target, to), (source, from), bytes))
-    }
-
     fn cuMemcpyPeerAsync(target: u64, to: u64, source: u64, from: u64, bytes: usize, stream: u64) |caller| {
         begin(stream, caller.correlation, |state| copy_peer(state, (target, to), (source, from), bytes))
-    }
-
-    fn cuMemsetD8_v2(target: u64, value: u8, count: usize) |caller| {
-        complete(caller.correlation, |state| fill(state, target, u32::from(value), 1, count))
-    }
-
-    fn cuMemsetD16_v2(target: u64, value: u16, count: usize) |caller| {
-        complete(caller.correlation, |state| fill(state, target, u32::from(value), 2, count))
-    }
-
-    fn cuMemsetD32_v2(target: u64, value: u32, count: usize) |caller| {
-        complete(caller.correlation, |state| fill(state, target, value, 4, count))
-    }
-
-    fn cuMemsetD8Async(target: u64, value: u8, count: usize, stream: u64) |caller| {
-        begin(stream, caller.correlation, |state| fill(state, target, u32::from(value), 1, count))
-    }
-
-    fn cuMemsetD16Async(target: u64, value: u16, count: usize, stream: u64) |caller| {
-        begin(stream, caller.correlation, |state| fill(state, target, u32::from(value), 2, count))
-    }
-
-    fn cuMemsetD32Async(target: u64, value: u32, count: usize, stream: u64) |caller| {
-        begin(stream, caller.correlation, |state| fill(state, target, value, 4, count))
     }
 }

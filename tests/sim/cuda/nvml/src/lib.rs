@@ -8,9 +8,8 @@
 use sim_core::ffi::{give_text, read_text};
 use sim_core::options::{OptionsStore, Text};
 use sim_core::planted::Planted;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 sim_core::options! {
     devices: u32 = 2;
@@ -32,20 +31,21 @@ sim_core::options! {
     hang: bool = false;
     /// Whether `nvmlInit_v2` does not return before `simConfigure`.
     hang_init: bool = false;
-    /// Microseconds that a reading of the used memory takes.
-    slow_us: u64 = 0;
     /// Bits of the reasons for lower clocks.
     reasons: u64 = 1;
 }
 
 static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-nvml", "SIM_NVML", Options::parse);
 
-const SUCCESS: i32 = 0;
-const INVALID_ARGUMENT: i32 = 2;
-const NOT_SUPPORTED: i32 = 3;
-const NO_PERMISSION: i32 = 4;
-const NOT_FOUND: i32 = 6;
-const VERSION_MISMATCH: i32 = 25;
+sim_core::codes! {
+    /// An `nvmlReturn_t` other than success.
+    Code(i32), INVALID_ARGUMENT;
+    INVALID_ARGUMENT = 2;
+    NOT_SUPPORTED = 3;
+    NO_PERMISSION = 4;
+    NOT_FOUND = 6;
+    VERSION_MISMATCH = 25;
+}
 
 static PLANTED: Planted<9> = Planted::new([
     ("instant_power", 100_000, 50_000, 250),
@@ -61,7 +61,6 @@ static PLANTED: Planted<9> = Planted::new([
 
 static FIELD_READINGS: AtomicU64 = AtomicU64::new(0);
 static INITS: AtomicU64 = AtomicU64::new(0);
-static HANGS: AtomicU64 = AtomicU64::new(0);
 
 /// The handle of the first GPU; NVML's are addresses.
 const FIRST: usize = 0x7000_1000;
@@ -78,97 +77,27 @@ fn device(handle: usize) -> Option<usize> {
 }
 
 /// Reads a planted value.
-fn read(handle: usize, name: &str) -> Result<u64, i32> {
-    let device = device(handle).ok_or(INVALID_ARGUMENT)?;
-    let options = options();
+fn read(handle: usize, name: &str) -> Outcome<u64> {
+    let (device, options) = (device(handle).ok_or(Code::INVALID_ARGUMENT)?, options());
     if options.unsupported.as_str() == name {
-        return Err(NOT_SUPPORTED);
+        return Err(Code::NOT_SUPPORTED);
     }
     if options.forbidden.as_str() == name {
-        return Err(NO_PERMISSION);
+        return Err(Code::NO_PERMISSION);
     }
     Ok(PLANTED.read(device, name) + if name == "reasons" { options.reasons } else { 0 })
 }
 
-/// Writes what `value` yields to a place.
-fn give<T>(place: *mut T, value: Result<T, i32>) -> i32 {
-    if place.is_null() {
-        return INVALID_ARGUMENT;
-    }
-    match value {
-        Ok(value) => {
-            // SAFETY: the caller passes a place for a value of this type.
-            unsafe { place.write(value) };
-            SUCCESS
-        }
-        Err(code) => code,
-    }
-}
-
-fn hang(hangs: fn(&Options) -> bool) {
-    if hangs(options()) {
-        HANGS.fetch_add(1, Ordering::Relaxed);
-    }
-    while hangs(options()) {
-        sim_core::clock::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Sets the options in `settings` ("key=value,key=value"), and all others to their defaults.
-#[unsafe(no_mangle)]
-pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
-    if OPTIONS.configure(settings) { 0 } else { -1 }
-}
-
-/// Returns how often a value was read, such as "0:temperature", `nvmlInit_v2` was called, "inits", or a call hung, "hangs".
-#[unsafe(no_mangle)]
-pub extern "C" fn simCount(what: *const c_char) -> u64 {
-    let what = read_text(what).and_then(|what| what.to_str().ok()).unwrap_or_default();
-    for (name, count) in [("inits", &INITS), ("hangs", &HANGS)] {
-        if what == name {
-            return count.load(Ordering::Relaxed);
-        }
-    }
-    PLANTED.count(what).unwrap_or(u64::MAX)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlInit_v2() -> i32 {
-    INITS.fetch_add(1, Ordering::Relaxed);
-    hang(|options| options.hang_init);
-    options().init_error
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlSystemGetNVMLVersion(text: *mut c_char, length: u32) -> i32 {
-    give_text(text, length as i32, "13.580.00").map_or(INVALID_ARGUMENT, |()| SUCCESS)
-}
-
-/// The handle of the GPU for which `is_its` holds.
-fn find(handle: *mut usize, id: *const c_char, is_its: impl Fn(&str, usize) -> bool) -> i32 {
+/// Gives the handle of the GPU for which `is_its` holds.
+fn find(handle: *mut usize, id: *const c_char, is_its: impl Fn(&str, usize) -> bool) -> Outcome {
     let id = read_text(id).and_then(|id| id.to_str().ok()).unwrap_or_default();
     let device = (0..options().devices as usize).find(|device| is_its(id, *device));
-    give(handle, device.map(|device| FIRST + device * NEXT).ok_or(NOT_FOUND))
+    give(handle, FIRST + device.ok_or(Code::NOT_FOUND)? * NEXT)
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetHandleByUUID(id: *const c_char, handle: *mut usize) -> i32 {
-    find(handle, id, |id, device| {
-        let digits: String = format!("SIMULATED-GPU-0{device}").bytes().map(|byte| format!("{byte:02x}")).collect();
-        let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits[part].to_owned());
-        !options().no_uuid && id == format!("GPU-{}", parts.join("-"))
-    })
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, handle: *mut usize) -> i32 {
-    find(handle, id, |id, device| id.eq_ignore_ascii_case(&format!("0000:{:02X}:00.0", 0x17 + device)))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetPowerUsage(handle: usize, place: *mut u32) -> i32 {
-    hang(|options| options.hang);
-    give(place, read(handle, "power").map(|power| power as u32))
+fn used(handle: usize) -> Outcome<u64> {
+    Code::unless(options().memory_error)?;
+    read(handle, "used")
 }
 
 /// `nvmlFieldValue_t`
@@ -183,63 +112,6 @@ pub struct Field {
     value: u64,
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetFieldValues(handle: usize, count: i32, fields: *mut Field) -> i32 {
-    hang(|options| options.hang);
-    if count != 1 || fields.is_null() {
-        return INVALID_ARGUMENT;
-    }
-    // SAFETY: the caller passes one field.
-    let field = unsafe { &mut *fields };
-    let is_second = FIELD_READINGS.fetch_add(1, Ordering::Relaxed) % 2 == 1;
-    if is_second && options().flaky_power != SUCCESS {
-        field.code = options().flaky_power;
-        return SUCCESS;
-    }
-    let value = if options().no_fields || field.id != 186 { Err(NOT_SUPPORTED) } else { read(handle, "instant_power") };
-    (field.kind, field.code, field.value) = (1, value.err().unwrap_or(SUCCESS), value.unwrap_or(0));
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetTemperature(handle: usize, sensor: u32, place: *mut u32) -> i32 {
-    if sensor != 0 {
-        return INVALID_ARGUMENT;
-    }
-    give(place, read(handle, "temperature").map(|celsius| celsius as u32))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetClockInfo(handle: usize, clock: u32, place: *mut u32) -> i32 {
-    let value = match clock {
-        1 => read(handle, "sm_clock"),
-        2 => read(handle, "memory_clock"),
-        _ => Err(INVALID_ARGUMENT),
-    };
-    give(place, value.map(|mhz| mhz as u32))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetUtilizationRates(handle: usize, place: *mut [u32; 2]) -> i32 {
-    let both = read(handle, "gpu").and_then(|gpu| Ok([gpu as u32, read(handle, "memory")? as u32]));
-    give(place, both)
-}
-
-fn used(handle: usize) -> Result<u64, i32> {
-    sim_core::clock::sleep(Duration::from_micros(options().slow_us));
-    match options().memory_error {
-        0 => read(handle, "used"),
-        code => Err(code),
-    }
-}
-
-/// Total, free and used bytes.
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetMemoryInfo(handle: usize, place: *mut [u64; 3]) -> i32 {
-    // What the driver reserves counts as used here.
-    give(place, used(handle).map(|used| [80 << 30, (80 << 30) - used, used + (600 << 20)]))
-}
-
 /// `nvmlMemory_v2_t`
 #[repr(C)]
 pub struct MemoryV2 {
@@ -250,19 +122,92 @@ pub struct MemoryV2 {
     used: u64,
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: usize, place: *mut MemoryV2) -> i32 {
-    // SAFETY: the caller passes a record that begins with its version.
-    if place.is_null() || unsafe { (*place).version } != 0x0200_0028 {
-        return VERSION_MISMATCH;
-    }
-    let record = |used| MemoryV2 { version: 0x0200_0028, total: 80 << 30, reserved: 600 << 20, free: 0, used };
-    give(place, used(handle).map(record))
-}
+sim_core::controls!(|settings| OPTIONS.configure(settings), |what: &str| if what == "inits" {
+    Some(INITS.load(Ordering::Relaxed))
+} else {
+    PLANTED.count(what)
+});
 
-#[unsafe(no_mangle)]
-pub extern "C" fn nvmlDeviceGetCurrentClocksEventReasons(handle: usize, place: *mut u64) -> i32 {
-    give(place, read(handle, "reasons"))
+sim_core::exports! {
+    code_of as i32;
+
+    fn nvmlInit_v2() {
+        INITS.fetch_add(1, Ordering::Relaxed);
+        PLANTED.hang_while(|| options().hang_init);
+        Code::unless(options().init_error)
+    }
+
+    fn nvmlSystemGetNVMLVersion(text: *mut c_char, length: u32) {
+        give_text(text, length as i32, "13.580.00").ok_or(Code::INVALID_ARGUMENT)
+    }
+
+    fn nvmlDeviceGetHandleByUUID(id: *const c_char, handle: *mut usize) {
+        find(handle, id, |id, device| {
+            let digits: String = format!("SIMULATED-GPU-0{device}").bytes().map(|byte| format!("{byte:02x}")).collect();
+            let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits[part].to_owned());
+            !options().no_uuid && id == format!("GPU-{}", parts.join("-"))
+        })
+    }
+
+    fn nvmlDeviceGetHandleByPciBusId_v2(id: *const c_char, handle: *mut usize) {
+        find(handle, id, |id, device| id.eq_ignore_ascii_case(&format!("0000:{:02X}:00.0", 0x17 + device)))
+    }
+
+    fn nvmlDeviceGetPowerUsage(handle: usize, place: *mut u32) {
+        PLANTED.hang_while(|| options().hang);
+        give(place, read(handle, "power")? as u32)
+    }
+
+    fn nvmlDeviceGetFieldValues(handle: usize, count: i32, fields: *mut Field) {
+        PLANTED.hang_while(|| options().hang);
+        // SAFETY: the caller passes one field, or null.
+        let field = unsafe { fields.as_mut() }.filter(|_| count == 1).ok_or(Code::INVALID_ARGUMENT)?;
+        let is_second = FIELD_READINGS.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        if is_second && options().flaky_power != 0 {
+            field.code = options().flaky_power;
+            return Ok(());
+        }
+        let is_known = !options().no_fields && field.id == 186;
+        let value = if is_known { read(handle, "instant_power") } else { Err(Code::NOT_SUPPORTED) };
+        (field.kind, field.code, field.value) = (1, code_of(value.map(drop)), value.unwrap_or(0));
+        Ok(())
+    }
+
+    fn nvmlDeviceGetTemperature(handle: usize, sensor: u32, place: *mut u32) {
+        let name = if sensor == 0 { Ok("temperature") } else { Err(Code::INVALID_ARGUMENT) };
+        give(place, read(handle, name?)? as u32)
+    }
+
+    fn nvmlDeviceGetClockInfo(handle: usize, clock: u32, place: *mut u32) {
+        let name = match clock {
+            1 => "sm_clock",
+            2 => "memory_clock",
+            _ => return Err(Code::INVALID_ARGUMENT),
+        };
+        give(place, read(handle, name)? as u32)
+    }
+
+    fn nvmlDeviceGetUtilizationRates(handle: usize, place: *mut [u32; 2]) {
+        give(place, [read(handle, "gpu")? as u32, read(handle, "memory")? as u32])
+    }
+
+    /// Total, free and used bytes. What the driver reserves counts as used here.
+    fn nvmlDeviceGetMemoryInfo(handle: usize, place: *mut [u64; 3]) {
+        let used = used(handle)?;
+        give(place, [80 << 30, (80 << 30) - used, used + (600 << 20)])
+    }
+
+    fn nvmlDeviceGetMemoryInfo_v2(handle: usize, place: *mut MemoryV2) {
+        // SAFETY: the caller passes a record that begins with its version, or null.
+        if unsafe { place.as_ref() }.is_none_or(|record| record.version != 0x0200_0028) {
+            return Err(Code::VERSION_MISMATCH);
+        }
+        give(place, MemoryV2 { version: 0x0200_0028, total: 80 << 30, reserved: 600 << 20, free: 0, used: used(handle)? })
+    }
+
+    fn nvmlDeviceGetCurrentClocksEventReasons(handle: usize, place: *mut u64) {
+        give(place, read(handle, "reasons")?)
+    }
 }
 
 #[cfg(test)]
@@ -272,10 +217,10 @@ mod tests {
     #[test]
     fn values_change_with_each_reading() {
         let mut handle = 0;
-        assert_eq!(nvmlDeviceGetHandleByPciBusId_v2(c"0000:18:00.0".as_ptr(), &raw mut handle), SUCCESS);
+        assert_eq!(nvmlDeviceGetHandleByPciBusId_v2(c"0000:18:00.0".as_ptr(), &raw mut handle), 0);
         let mut mhz = [0; 2];
-        mhz.iter_mut().for_each(|mhz| assert_eq!(nvmlDeviceGetClockInfo(handle, 1, mhz), SUCCESS));
+        mhz.iter_mut().for_each(|mhz| assert_eq!(nvmlDeviceGetClockInfo(handle, 1, mhz), 0));
         assert_eq!((mhz, simCount(c"1:sm_clock".as_ptr())), ([1_500, 1_505], 2));
-        assert_eq!(nvmlDeviceGetClockInfo(handle + 1, 1, &raw mut mhz[0]), INVALID_ARGUMENT);
+        assert_eq!(nvmlDeviceGetClockInfo(handle + 1, 1, &raw mut mhz[0]), 2);
     }
 }

@@ -67,22 +67,22 @@ impl Typed for c_char {
     const POINTER_STYLE: Style = Style::Text;
 }
 
-impl<T: Typed> Typed for *mut T {
-    const NAME: &'static CStr = T::POINTER;
-    const POINTER: &'static CStr = c"PPv";
-    const STYLE: Style = T::POINTER_STYLE;
-    const INDIRECTION: i32 = T::INDIRECTION + 1;
-    const BEHIND: [usize; 2] = [8, 8];
-    const TARGET: [usize; 2] = T::BEHIND;
+macro_rules! pointers {
+    ($($pointer:ty: $name:literal;)+) => {$(
+        impl<T: Typed> Typed for $pointer {
+            const NAME: &'static CStr = T::POINTER;
+            const POINTER: &'static CStr = $name;
+            const STYLE: Style = T::POINTER_STYLE;
+            const INDIRECTION: i32 = T::INDIRECTION + 1;
+            const BEHIND: [usize; 2] = [8, 8];
+            const TARGET: [usize; 2] = T::BEHIND;
+        }
+    )+};
 }
 
-impl<T: Typed> Typed for *const T {
-    const NAME: &'static CStr = T::POINTER;
-    const POINTER: &'static CStr = c"PPKv";
-    const STYLE: Style = T::POINTER_STYLE;
-    const INDIRECTION: i32 = T::INDIRECTION + 1;
-    const BEHIND: [usize; 2] = [8, 8];
-    const TARGET: [usize; 2] = T::BEHIND;
+pointers! {
+    *mut T: c"PPv";
+    *const T: c"PPKv";
 }
 
 macro_rules! handles {

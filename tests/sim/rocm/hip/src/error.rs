@@ -1,17 +1,8 @@
 //! The result codes of HIP.
 
-use sim_core::ffi;
-use std::ffi::c_char;
-
-/// A `hipError_t` other than success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Error(pub(crate) i32);
-
-/// The result of a function of the API.
-pub(crate) type Outcome<T = ()> = Result<T, Error>;
-
-sim_core::result_codes! {
-    Error;
+sim_core::codes! {
+    /// A `hipError_t` other than success.
+    Error(i32), INVALID_VALUE;
     SUCCESS = 0, c"hipSuccess", c"no error";
     INVALID_VALUE = 1, c"hipErrorInvalidValue", c"invalid argument";
     OUT_OF_MEMORY = 2, c"hipErrorOutOfMemory", c"out of memory";
@@ -25,24 +16,4 @@ sim_core::result_codes! {
     NOT_READY = 600, c"hipErrorNotReady", c"device not ready";
     CAPTURE_UNSUPPORTED = 900, c"hipErrorStreamCaptureUnsupported", c"operation not permitted when stream is capturing";
     CAPTURE_INVALIDATED = 901, c"hipErrorStreamCaptureInvalidated", c"operation failed due to a previous error during capture";
-}
-
-/// Writes a result for the caller.
-///
-/// # Errors
-/// The place is null.
-pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
-    ffi::give(place, value).ok_or(Error::INVALID_VALUE)
-}
-
-/// The name of a result code.
-#[unsafe(no_mangle)]
-pub extern "C" fn hipGetErrorName(code: i32) -> *const c_char {
-    describe(code).map_or(c"hipErrorUnknown", |(name, _)| name).as_ptr()
-}
-
-/// The description of a result code.
-#[unsafe(no_mangle)]
-pub extern "C" fn hipGetErrorString(code: i32) -> *const c_char {
-    describe(code).map_or(c"unknown error", |(_, text)| text).as_ptr()
 }

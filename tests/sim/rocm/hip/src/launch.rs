@@ -7,8 +7,8 @@ use crate::error::{Error, Outcome};
 use crate::module;
 use crate::shared::counters::count;
 use crate::shared::tracer::{HOST, KERNEL, Work};
-use crate::state::{self, State};
-use crate::trace::{self, Caller};
+use crate::state::State;
+use crate::trace::Caller;
 use sim_core::engine::Timing;
 use sim_core::ffi::StaticText;
 use std::ffi::c_void;
@@ -53,20 +53,12 @@ fn kernel(state: &State, function: u64, size: Size) -> Outcome<Job> {
 /// Appends a kernel to a stream, or to its capture.
 fn launch(function: u64, size: Size, stream: Stream, caller: Caller) -> Outcome {
     module::tell(function);
-    let work = {
-        let mut state = state::ready()?;
-        let handle = state.stream(stream)?;
-        let job = kernel(&state, function, size)?;
+    let submitted = engine::submit(stream, caller, false, |state| {
+        let job = kernel(state, function, size)?;
         count(&control::counters().launches);
-        let stream = state.streams.get_mut(&handle).ok_or(Error::INVALID_HANDLE)?;
-        if let Some(capture) = &mut stream.capture {
-            capture.jobs.push(job);
-            return Ok(());
-        }
-        engine::submit(&mut state, handle, &[job], caller, false)?
-    };
-    trace::queued(&work);
-    Ok(())
+        Ok(vec![job])
+    });
+    submitted.map(drop)
 }
 
 api! {

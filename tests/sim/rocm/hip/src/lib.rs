@@ -1,6 +1,6 @@
 //! HIP without a GPU: memory is the host's, kernels compute nothing, and time passes in simulated queues.
 //!
-//! It has the C functions of libamdhip64 that programs with kernels need. Simulated profilers attach by `simHip`. See
+//! It has the C functions of libamdhip64 that programs with kernels need. Simulated profilers attach by `simMachine`. See
 //! README.md for the options (`SIM_ROCM`, `simConfigure`) and the counters.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names and their arguments are C's")]

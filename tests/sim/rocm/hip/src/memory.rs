@@ -10,7 +10,7 @@ use std::ffi::c_void;
 impl State {
     /// Returns the device of an address; unknown addresses are host memory.
     pub(crate) fn device_of(&self, address: u64) -> i32 {
-        self.allocations.location(address).map_or(HOST, |device| device as i32)
+        self.objects.allocations.location(address).map_or(HOST, |device| device as i32)
     }
 }
 
@@ -20,14 +20,14 @@ fn allocate(place: *mut *mut c_void, bytes: usize) -> Outcome {
     if bytes == 0 {
         return give(place, std::ptr::null_mut());
     }
-    if bytes as u64 > device::MEMORY - state.allocations.used_bytes(|its| its == device) {
+    if bytes as u64 > device::MEMORY - state.objects.allocations.used_bytes(|its| its == device) {
         return Err(Error::OUT_OF_MEMORY);
     }
-    give(place, state.allocations.allocate(bytes, device).ok_or(Error::OUT_OF_MEMORY)? as *mut c_void)
+    give(place, state.objects.allocations.allocate(bytes, device).ok_or(Error::OUT_OF_MEMORY)? as *mut c_void)
 }
 
 fn free(address: *mut c_void) -> Outcome {
-    let is_freed = address.is_null() || state::ready()?.allocations.free(address as u64);
+    let is_freed = address.is_null() || state::ready()?.objects.allocations.free(address as u64);
     if is_freed { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 

@@ -1,10 +1,10 @@
 //! Modules, texts that name kernels; and kernels compiled into a program.
 
 use crate::argument::{Function as Handle, Module as ModuleHandle, Stream};
+use crate::control::MACHINE;
 use crate::error::{Error, Outcome, give};
-use crate::shared::tracer::Symbol;
+use crate::shared::tracer::{Event, Report, Symbol};
 use crate::state::{self, State};
-use crate::trace;
 use sim_core::ffi::{StaticText, c_string, read_text};
 use sim_core::kernel::{forget_name, number_after};
 use std::ffi::{CString, c_char, c_void};
@@ -85,7 +85,7 @@ pub(crate) fn load_own() {
 pub(crate) fn tell(handle: u64) {
     let symbol = state::lock().functions.get_mut(&handle).and_then(Function::tell);
     if let Some(symbol) = symbol {
-        trace::kernel_loaded(&symbol);
+        MACHINE.tell(Event::Report(&Report::KernelLoaded(symbol)));
     }
 }
 
@@ -99,12 +99,12 @@ fn load(place: *mut ModuleHandle, image: *const c_void) -> Outcome {
     let code_object = state.code_object();
     let mut functions = Vec::new();
     for name in lines {
-        let (handle, function) = (state.ids.next_handle(), Function::new(&mut state, name, code_object));
+        let (handle, function) = (state.objects.ids.next_handle(), Function::new(&mut state, name, code_object));
         state.functions.insert(handle, function);
         functions.push((name.to_owned(), handle));
     }
     let handles: Vec<u64> = functions.iter().map(|(_, handle)| *handle).collect();
-    let handle = state.ids.next_handle();
+    let handle = state.objects.ids.next_handle();
     state.modules.insert(handle, Module { functions });
     drop(state);
     handles.into_iter().for_each(tell);
@@ -129,8 +129,8 @@ api! {
         let module = state.modules.remove(&module.0).ok_or(Error::INVALID_HANDLE)?;
         let gone: Vec<Function> = module.functions.iter().filter_map(|(_, handle)| state.functions.remove(handle)).collect();
         drop(state);
-        trace::kernels_unloaded(&gone.iter().map(|function| function.id).collect::<Vec<_>>());
         for function in gone {
+            MACHINE.tell(Event::Report(&Report::KernelUnloaded(function.id)));
             forget_name(function.name);
             forget_name(function.symbol);
         }
@@ -143,14 +143,14 @@ api! {
 pub extern "C" fn simRegisterKernel(name: *const c_char) -> *const c_void {
     let name = read_text(name).unwrap_or_default().to_string_lossy();
     let mut state = state::lock();
-    let (handle, code_object) = (state.ids.next_handle(), state.code_object());
+    let (handle, code_object) = (state.objects.ids.next_handle(), state.code_object());
     let function = Function::new(&mut state, &name, code_object);
     state.functions.insert(handle, function);
     handle as *const c_void
 }
 
 /// Returns the name of a kernel, or null for an unknown handle.
-pub(crate) extern "C" fn name_of(handle: u64) -> *const c_char {
+fn name_of(handle: u64) -> *const c_char {
     state::lock().functions.get(&handle).map_or(std::ptr::null(), |function| function.name.as_ptr())
 }
 

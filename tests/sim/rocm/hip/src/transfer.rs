@@ -8,8 +8,8 @@ use crate::launch::blank;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{COPY, DEVICE_TO_DEVICE, DEVICE_TO_HOST, FILL, HOST, HOST_TO_DEVICE, HOST_TO_HOST, Work};
-use crate::state::{self, State};
-use crate::trace::{self, Caller};
+use crate::state::State;
+use crate::trace::Caller;
 use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
 use sim_core::ffi::StaticText;
 use sim_core::memory::Movement;
@@ -60,20 +60,7 @@ fn fill(state: &State, target: *mut c_void, value: i32, bytes: usize) -> Outcome
 
 /// Appends a transfer to a stream or its capture; returns the moment of its end.
 fn start(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome<Moment> {
-    let (work, end) = {
-        let mut state = state::ready()?;
-        let handle = state.stream(stream)?;
-        let job = job(&state)?;
-        let stream = state.streams.get_mut(&handle).ok_or(Error::INVALID_HANDLE)?;
-        if let Some(capture) = &mut stream.capture {
-            capture.jobs.push(job);
-            return Ok(Moment::default());
-        }
-        let work = engine::submit(&mut state, handle, &[job], caller, false)?;
-        (work, state.streams.get(&handle).ok_or(Error::INVALID_HANDLE)?.queue.tail.clone())
-    };
-    trace::queued(&work);
-    Ok(end)
+    engine::submit(stream, caller, false, |state| Ok(vec![job(state)?]))
 }
 
 /// Appends a transfer to a stream, and waits for its end.

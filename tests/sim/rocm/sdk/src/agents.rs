@@ -2,8 +2,9 @@
 
 use crate::layout::{self, Bytes};
 use crate::shared::link;
-use crate::status::Status;
-use std::ffi::{CString, c_void};
+use crate::status::{Status, code_of};
+use sim_core::exports;
+use std::ffi::{CStr, CString, c_void};
 
 const CPU: u32 = 1;
 const GPU: u32 = 2;
@@ -31,14 +32,14 @@ fn describe(node: u32, name: &CString) -> Bytes {
     let options = link::options();
     let is_gpu = node >= options.cpus;
     let ordinal = if is_gpu { node - options.cpus } else { node };
-    let name = if options.null_names { 0 } else { name.as_ptr() as u64 };
+    let text = |text: &CStr| if options.null_names { 0 } else { text.as_ptr() as u64 };
     let agent = Bytes::sized(layout::agent())
         .u64(8, handle(node))
         .u32(16, if is_gpu { GPU } else { CPU })
-        .u64(248, if options.null_names { 0 } else { c"gfx942".as_ptr() as u64 })
-        .u64(256, if options.null_names { 0 } else { c"AMD".as_ptr() as u64 })
-        .u64(264, name)
-        .u64(272, if options.null_names { 0 } else { c"aqua_vanjaram".as_ptr() as u64 })
+        .u64(248, text(c"gfx942"))
+        .u64(256, text(c"AMD"))
+        .u64(264, text(name))
+        .u64(272, text(c"aqua_vanjaram"))
         .u32(280, node)
         .u32(284, node)
         .u32(288, ordinal)
@@ -50,29 +51,27 @@ fn describe(node: u32, name: &CString) -> Bytes {
 
 type AgentsCallback = extern "C" fn(u32, *const *const c_void, usize, *mut c_void) -> i32;
 
-/// Reports all agents in one call.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_query_available_agents(
-    version: u32,
-    callback: AgentsCallback,
-    size: usize,
-    data: *mut c_void,
-) -> i32 {
-    if version != VERSION_0 || size > layout::agent() {
-        return Status::INVALID_ARGUMENT.code();
+exports! {
+    code_of as i32;
+
+    /// Reports all agents in one call.
+    fn rocprofiler_query_available_agents(version: u32, callback: AgentsCallback, size: usize, data: *mut c_void) {
+        if version != VERSION_0 || size > layout::agent() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        let options = link::options();
+        let name = CString::new(options.name.as_str()).unwrap_or_default();
+        let mut agents: Vec<Bytes> = (0..options.cpus + options.devices).map(|node| describe(node, &name)).collect();
+        let mut pointers: Vec<*const c_void> = Vec::new();
+        if options.lying_agents {
+            // A null, one that is cut short, and two of one id.
+            pointers.push(std::ptr::null());
+            agents.push(Bytes::zeros(16).u64(0, 16).u64(8, 0x77));
+            agents.push(describe(options.cpus, &name).u32(288, 5));
+        }
+        pointers.extend(agents.iter_mut().map(|agent| agent.pointer().cast_const().cast::<c_void>()));
+        let answer = callback(VERSION_0, pointers.as_ptr(), pointers.len(), data);
+        agents.iter_mut().for_each(|agent| agent.fill(0, 0xdd, &[]));
+        Status::unless(answer)
     }
-    let options = link::options();
-    let name = CString::new(options.name.as_str()).unwrap_or_default();
-    let mut agents: Vec<Bytes> = (0..options.cpus + options.devices).map(|node| describe(node, &name)).collect();
-    let mut pointers: Vec<*const c_void> = Vec::new();
-    if options.lying_agents {
-        // A null, one that is cut short, and two of one id.
-        pointers.push(std::ptr::null());
-        agents.push(Bytes::zeros(16).u64(0, 16).u64(8, 0x77));
-        agents.push(describe(options.cpus, &name).u32(288, 5));
-    }
-    pointers.extend(agents.iter_mut().map(|agent| agent.pointer().cast_const().cast::<c_void>()));
-    let answer = callback(VERSION_0, pointers.as_ptr(), pointers.len(), data);
-    agents.iter_mut().for_each(|agent| agent.fill(0, 0xdd, &[]));
-    answer
 }

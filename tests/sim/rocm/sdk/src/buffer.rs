@@ -4,11 +4,12 @@ use crate::layout::{Bytes, TRACING, UNKNOWN, UNKNOWN_CATEGORY};
 use crate::registration;
 use crate::shared::counters::count;
 use crate::shared::link;
-use crate::status::{Status, answer};
+use crate::status::{Outcome, Status, code_of, give};
 use crate::work::{COURIER, Pending};
+use sim_core::exports;
 use sim_core::faults::RecordNumbers;
+use sim_core::handles::Handles;
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Takes records: context, buffer, pointers to the headers, their number, the client's own, how many were dropped.
 pub(crate) type Callback = extern "C" fn(u64, u64, *mut *mut Header, usize, *mut c_void, u64);
@@ -44,27 +45,22 @@ struct Buffer {
     dropped: u64,
 }
 
-/// The handle of the first buffer; the others follow.
-const FIRST: u64 = 0x300;
 /// The policy under which nothing is dropped.
 const LOSSLESS: u32 = 2;
 /// Bytes of a record of an unknown kind.
 const UNKNOWN_SIZE: usize = 64;
 
-static BUFFERS: Mutex<Vec<Buffer>> = Mutex::new(Vec::new());
+static BUFFERS: Handles<Buffer> = Handles::behind(0x2ff);
 /// Numbers the records.
 static RECORDS: RecordNumbers = RecordNumbers::new();
 
-fn lock() -> MutexGuard<'static, Vec<Buffer>> {
-    BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Does something with a buffer.
+fn with<R>(buffer: u64, act: impl FnOnce(&mut Buffer) -> Outcome<R>) -> Outcome<R> {
+    BUFFERS.with(buffer as usize, Status::BUFFER_NOT_FOUND, act)
 }
 
-fn index(buffer: u64) -> usize {
-    buffer.wrapping_sub(FIRST) as usize
-}
-
-pub(crate) fn exists(buffer: u64) -> Result<(), Status> {
-    lock().get(index(buffer)).map(|_| ()).ok_or(Status::BUFFER_NOT_FOUND)
+pub(crate) fn exists(buffer: u64) -> Outcome {
+    with(buffer, |_| Ok(()))
 }
 
 /// Adds the record of ended work, and any fault records of the options.
@@ -72,9 +68,7 @@ pub(crate) fn add(pending: &Pending) {
     let options = link::options();
     let number = RECORDS.next();
     if number.is_each(options.drop) {
-        if let Some(buffer) = lock().get_mut(index(pending.buffer)) {
-            buffer.drop_one();
-        }
+        let _ = with(pending.buffer, Buffer::drop_one);
         return;
     }
     let (kind, mut bytes) = pending.record();
@@ -94,37 +88,38 @@ pub(crate) fn add(pending: &Pending) {
 }
 
 impl Buffer {
-    fn drop_one(&mut self) {
+    /// Drops a record; the buffer is not due.
+    fn drop_one(&mut self) -> Outcome<bool> {
         self.dropped += 1;
         count(&link::counters().dropped);
+        Ok(false)
     }
 }
 
 fn add_entry(handle: u64, entry: Entry) {
-    let mut buffers = lock();
-    let Some(buffer) = buffers.get_mut(index(handle)) else { return };
-    let bytes = entry.bytes.as_ref().map_or(0, |bytes| bytes.bytes().len());
-    if buffer.used + bytes > buffer.size && !buffer.lossless {
-        return buffer.drop_one();
-    }
-    count(&link::counters().records);
-    buffer.used += bytes;
-    buffer.entries.push(entry);
-    let is_due = buffer.used >= buffer.watermark;
-    drop(buffers);
-    if is_due {
+    let is_due = with(handle, |buffer| {
+        let bytes = entry.bytes.as_ref().map_or(0, |bytes| bytes.bytes().len());
+        if buffer.used + bytes > buffer.size && !buffer.lossless {
+            return buffer.drop_one();
+        }
+        count(&link::counters().records);
+        buffer.used += bytes;
+        buffer.entries.push(entry);
+        Ok(buffer.used >= buffer.watermark)
+    });
+    if is_due == Ok(true) {
         deliver(handle);
     }
 }
 
 /// Delivers a buffer's records to the client; they are invalid when it returns.
 pub(crate) fn deliver(handle: u64) {
-    let mut buffers = lock();
-    let Some(buffer) = buffers.get_mut(index(handle)) else { return };
-    let (context, callback, argument, dropped) = (buffer.context, buffer.callback, buffer.argument, buffer.dropped);
-    let mut entries = std::mem::take(&mut buffer.entries);
-    buffer.used = 0;
-    drop(buffers);
+    let taken = with(handle, |buffer| {
+        buffer.used = 0;
+        let client = (buffer.context, buffer.callback, buffer.argument, buffer.dropped);
+        Ok((client, std::mem::take(&mut buffer.entries)))
+    });
+    let Ok(((context, callback, argument, dropped), mut entries)) = taken else { return };
     if entries.is_empty() {
         return;
     }
@@ -144,47 +139,27 @@ pub(crate) fn deliver(handle: u64) {
     });
 }
 
-/// Makes a buffer.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_create_buffer(
-    context: u64,
-    size: usize,
-    watermark: usize,
-    policy: u32,
-    callback: Option<Callback>,
-    argument: *mut c_void,
-    place: *mut u64,
-) -> i32 {
-    let Some(callback) = callback.filter(|_| !place.is_null()) else { return Status::INVALID_ARGUMENT.code() };
-    answer(registration::open().map(|()| {
+exports! {
+    code_of as i32;
+
+    /// Makes a buffer.
+    fn rocprofiler_create_buffer(
+        context: u64, size: usize, watermark: usize, policy: u32, callback: Option<Callback>, argument: *mut c_void,
+        place: *mut u64,
+    ), by registration::open {
+        let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
         let (lossless, argument) = (policy == LOSSLESS, argument as usize);
-        let mut buffers = lock();
         let (entries, used, dropped) = (Vec::new(), 0, 0);
-        buffers.push(Buffer { context, size, watermark, lossless, callback, argument, entries, used, dropped });
-        // SAFETY: the caller promises a valid place for the result.
-        unsafe { place.write(FIRST + buffers.len() as u64 - 1) };
+        let buffer = Buffer { context, size, watermark, lossless, callback, argument, entries, used, dropped };
         COURIER.start();
-    }))
-}
+        give(place, BUFFERS.add(buffer) as u64)
+    }
 
-/// Flushes a buffer, and returns after its delivery.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_flush_buffer(buffer: u64) -> i32 {
-    link::delay_flush();
-    answer(exists(buffer).map(|()| COURIER.empty(buffer)))
-}
-
-/// A thread for buffers; here one serves all.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_create_callback_thread(place: *mut u64) -> i32 {
-    answer(registration::open().map(|()| {
-        // SAFETY: the caller promises a valid place for the result.
-        unsafe { place.write(1) };
-    }))
-}
-
-/// Gives a buffer to a thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_assign_callback_thread(buffer: u64, _thread: u64) -> i32 {
-    answer(exists(buffer))
+    /// Flushes a buffer, and returns after its delivery.
+    fn rocprofiler_flush_buffer(buffer: u64) {
+        link::delay_flush();
+        exists(buffer)?;
+        COURIER.empty(buffer);
+        Ok(())
+    }
 }

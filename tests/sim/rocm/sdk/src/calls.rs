@@ -1,17 +1,18 @@
 //! Callbacks around HIP's calls, and the calls' arguments.
 
 use crate::context;
-use crate::external;
-use crate::layout::{CallbackInfo, HIP_RUNTIME_API, Passed, Record};
+use crate::layout::{CallbackInfo, HIP_RUNTIME_API, Passed};
 use crate::names;
 use crate::shared::clock::thread;
-use crate::shared::tracer::{ApiCall, Argument, Style};
-use crate::status::Status;
+use crate::shared::tracer::{ApiCall, Argument, Style, offsets};
+use crate::status::{Status, code_of};
+use sim_core::exports;
 use sim_core::ffi::slice;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-const ENTER: u32 = 1;
-const EXIT: u32 = 2;
+/// Phases of a call.
+pub(crate) const ENTER: u32 = 1;
+pub(crate) const EXIT: u32 = 2;
 
 /// Bytes for arguments: more than any call has.
 const ARGUMENTS: usize = 256;
@@ -29,16 +30,6 @@ struct Payload {
 /// The struct that the client gets.
 const SEEN: usize = 8 + ARGUMENTS + 8;
 
-/// Where each argument is among the bytes of all, as C lays out a struct of them.
-fn offsets(arguments: &[Argument]) -> impl Iterator<Item = usize> {
-    let mut end = 0_usize;
-    arguments.iter().map(move |argument| {
-        let offset = end.next_multiple_of(argument.shape.alignment);
-        end = offset + argument.shape.size;
-        offset
-    })
-}
-
 impl Payload {
     fn new(call: &ApiCall) -> Payload {
         let mut payload = Payload {
@@ -48,29 +39,13 @@ impl Payload {
             shapes: call.arguments,
             count: call.count,
         };
-        let first = payload.arguments.as_mut_ptr().cast::<u8>();
-        let all = call.arguments();
-        for (argument, offset) in all.iter().zip(offsets(all)) {
-            let (source, size) = (argument.value.cast::<u8>(), argument.shape.size);
-            assert!(offset + size <= ARGUMENTS, "a call has more arguments than there is room for");
-            // SAFETY: the value has that size, and there is room.
-            unsafe { std::ptr::copy_nonoverlapping(source, first.add(offset), size) };
-        }
+        call.pack(&mut payload.arguments, false);
         payload
     }
 }
 
-pub(crate) extern "C" fn enter(call: *mut ApiCall) {
-    tell(call, ENTER);
-}
-
-pub(crate) extern "C" fn exit(call: *mut ApiCall) {
-    tell(call, EXIT);
-}
-
-fn tell(call: *mut ApiCall, phase: u32) {
-    // SAFETY: HIP's call is valid during this function, and no other code uses it.
-    let call = unsafe { &mut *call };
+/// Calls the services for a call of HIP's.
+pub(crate) fn tell(call: &mut ApiCall, phase: u32) {
     let operation = names::operation(call.call);
     let services = context::services(HIP_RUNTIME_API, operation);
     if services.is_empty() {
@@ -82,7 +57,7 @@ fn tell(call: *mut ApiCall, phase: u32) {
             context: service.context,
             thread: thread(),
             correlation: call.correlation,
-            external: external::top(service.context, thread()),
+            external: 0,
             kind: HIP_RUNTIME_API,
             operation,
             phase,
@@ -149,42 +124,31 @@ type ArgumentCallback = extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// Tells the arguments of the call that a record is of, within the callback that got it.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_iterate_callback_tracing_kind_operation_args(
-    record: Passed<Record>,
-    callback: ArgumentCallback,
-    most: i32,
-    data: *mut c_void,
-) -> i32 {
-    let [_, _, _, _, _, kind, _, payload] = record.0;
-    let (kind, operation) = (kind as u32, (kind >> 32) as i32);
-    if kind != HIP_RUNTIME_API || payload == 0 {
-        return Status::INVALID_ARGUMENT.code();
-    }
-    // SAFETY: the record of a callback under way, whose payload is one of ours.
-    let payload = unsafe { &*(payload as *const Payload) };
-    let all = slice(payload.shapes, payload.count);
-    for ((argument, offset), number) in all.iter().zip(offsets(all)).zip(0..) {
-        let value = payload.arguments.as_ptr().cast::<u8>().wrapping_add(offset);
-        let (text, followed) = text(argument, value, most);
-        let text = CString::new(text).unwrap_or_default();
-        let (shape, name) = (argument.shape, argument.name);
-        let ended = callback(
-            kind,
-            operation,
-            number,
-            value.cast(),
-            shape.indirection,
-            shape.type_name,
-            name,
-            text.as_ptr(),
-            followed,
-            data,
-        );
-        if ended != 0 {
-            break;
+exports! {
+    code_of as i32;
+
+    /// Tells the arguments of the call that a record is of, within the callback that got it.
+    fn rocprofiler_iterate_callback_tracing_kind_operation_args(
+        record: Passed, callback: ArgumentCallback, most: i32, data: *mut c_void,
+    ) {
+        let [_, _, _, _, _, kind, _, payload] = record.0;
+        let (kind, operation) = (kind as u32, (kind >> 32) as i32);
+        if kind != HIP_RUNTIME_API || payload == 0 {
+            return Err(Status::INVALID_ARGUMENT);
         }
+        // SAFETY: the record of a callback under way, whose payload is one of ours.
+        let payload = unsafe { &*(payload as *const Payload) };
+        let all = slice(payload.shapes, payload.count);
+        for ((argument, offset), number) in all.iter().zip(offsets(all, false)).zip(0..) {
+            let value = payload.arguments.as_ptr().cast::<u8>().wrapping_add(offset);
+            let (text, followed) = text(argument, value, most);
+            let (shape, text) = (argument.shape, CString::new(text).unwrap_or_default());
+            let (value, name, text) = (value.cast(), argument.name, text.as_ptr());
+            let (indirection, type_name) = (shape.indirection, shape.type_name);
+            if callback(kind, operation, number, value, indirection, type_name, name, text, followed, data) != 0 {
+                break;
+            }
+        }
+        Ok(())
     }
-    Status::SUCCESS.code()
 }

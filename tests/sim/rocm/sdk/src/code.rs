@@ -6,9 +6,9 @@ use crate::layout::{self, Bytes, CODE_OBJECT, CallbackInfo};
 use crate::shared::clock::thread;
 use crate::shared::link;
 use crate::shared::tracer::Symbol;
-use sim_core::ffi::slice;
+use sim_core::handles::lock;
 use std::collections::{HashMap, HashSet};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 const OBJECT: i32 = 1;
 const SYMBOL: i32 = 2;
@@ -30,12 +30,10 @@ pub(crate) fn kernel_id(id: u64) -> u64 {
     id + 100
 }
 
-pub(crate) extern "C" fn kernel_loaded(symbol: *const Symbol) {
-    // SAFETY: HIP hands in a symbol.
-    let symbol = unsafe { *symbol };
+pub(crate) fn load(symbol: &Symbol) {
     let is_new = {
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.kernels.insert(symbol.id, symbol);
+        let mut loaded = lock(&LOADED);
+        loaded.kernels.insert(symbol.id, *symbol);
         loaded.objects.insert(symbol.code_object)
     };
     if is_new {
@@ -46,15 +44,13 @@ pub(crate) extern "C" fn kernel_loaded(symbol: *const Symbol) {
             .u32(64, 2);
         tell(OBJECT, LOAD, payload);
     }
-    tell(SYMBOL, LOAD, payload(&symbol));
+    tell(SYMBOL, LOAD, payload(symbol));
 }
 
-pub(crate) extern "C" fn kernels_unloaded(ids: *const u64, count: usize) {
-    for id in slice(ids, count) {
-        let gone = LOADED.lock().unwrap_or_else(PoisonError::into_inner).kernels.remove(id);
-        if let Some(symbol) = gone {
-            tell(SYMBOL, UNLOAD, payload(&symbol));
-        }
+pub(crate) fn unload(id: u64) {
+    let gone = lock(&LOADED).kernels.remove(&id);
+    if let Some(symbol) = gone {
+        tell(SYMBOL, UNLOAD, payload(&symbol));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Layouts of structs for the client, by version: before 1.0, 1.0, and a later one with longer records.
+//! Layouts of structs for the client: those of 1.0, and of a later version with longer records.
 
 use crate::shared::link;
 use crate::shared::options::Version;
@@ -25,11 +25,6 @@ pub(crate) fn version() -> Version {
     link::options().sdk
 }
 
-/// Whether it is from before 1.0.
-pub(crate) fn is_old() -> bool {
-    version().major < 1
-}
-
 fn added() -> usize {
     if version() > (Version { major: 1, minor: 0 }) { ADDED } else { 0 }
 }
@@ -40,11 +35,11 @@ pub(crate) fn kernel_dispatch() -> usize {
 }
 
 pub(crate) fn memory_copy() -> usize {
-    if is_old() { 80 } else { 96 + added() }
+    96 + added()
 }
 
 pub(crate) fn kernel_symbol() -> usize {
-    if is_old() { 72 } else { 88 + added() }
+    88 + added()
 }
 
 pub(crate) fn code_object() -> usize {
@@ -52,17 +47,16 @@ pub(crate) fn code_object() -> usize {
 }
 
 pub(crate) fn agent() -> usize {
-    if is_old() { 296 } else { 312 + added() }
+    312 + added()
 }
 
-/// `rocprofiler_callback_tracing_record_t` of 1.0, and the one before it.
+/// `rocprofiler_callback_tracing_record_t`
 pub(crate) type Record = [u64; 8];
-pub(crate) type OldRecord = [u64; 7];
 
 /// A callback's record, which C passes by value.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Passed<T>(pub(crate) T);
+pub struct Passed(pub(crate) Record);
 
 /// The fields of a callback record.
 #[derive(Clone, Copy, Debug)]
@@ -85,38 +79,5 @@ impl CallbackInfo {
     pub(crate) fn record(&self) -> Record {
         let [kind, phase] = [pair(self.kind, self.operation as u32), pair(self.phase, 0)];
         [self.context, self.thread, self.correlation, self.external, 0, kind, phase, self.payload]
-    }
-
-    pub(crate) fn old_record(&self) -> OldRecord {
-        let [kind, phase] = [pair(self.kind, self.operation as u32), pair(self.phase, 0)];
-        [self.context, self.thread, self.correlation, self.external, kind, phase, self.payload]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn callback_records_have_the_offsets_of_their_version() {
-        let info = CallbackInfo {
-            context: 1,
-            thread: 2,
-            correlation: 3,
-            external: 4,
-            kind: 5,
-            operation: 6,
-            phase: 7,
-            payload: 8,
-        };
-        let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
-        let (new, old) = (bytes(&info.record()), bytes(&info.old_record()));
-        assert_eq!((new.len(), old.len()), (64, 56));
-        for (offset, value) in [(0, 1), (8, 2), (16, 3), (24, 4), (40, 5), (44, 6), (48, 7), (56, 8)] {
-            assert_eq!(new[offset], value, "{offset}");
-        }
-        for (offset, value) in [(0, 1), (8, 2), (16, 3), (24, 4), (32, 5), (36, 6), (40, 7), (48, 8)] {
-            assert_eq!(old[offset], value, "{offset}");
-        }
     }
 }

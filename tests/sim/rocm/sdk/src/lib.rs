@@ -13,7 +13,6 @@ mod buffer;
 mod calls;
 mod code;
 mod context;
-mod external;
 mod layout;
 mod names;
 mod registration;

@@ -4,11 +4,13 @@ use crate::layout;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::link;
-use crate::status::{Status, answer};
+use crate::status::{Outcome, Status, code_of, give, give_if_wanted};
 use crate::{context, work};
+use sim_core::exports;
+use sim_core::handles::lock;
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// `rocprofiler_tool_configure_result_t`
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +25,7 @@ pub struct Tool {
 // SAFETY: the client promises that its data may be used by any thread.
 unsafe impl Send for Tool {}
 
-/// `rocprofiler_client_id_t` of 1.0.
+/// `rocprofiler_client_id_t`
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Client {
@@ -46,22 +48,13 @@ static TOOL: Mutex<Option<Tool>> = Mutex::new(None);
 ///
 /// # Errors
 /// Configuration is closed.
-pub(crate) fn open() -> Result<(), Status> {
+pub(crate) fn open() -> Outcome {
     if PROGRESS.load(Ordering::Acquire) == -1 { Ok(()) } else { Err(Status::CONFIGURATION_LOCKED) }
 }
 
-/// Runs at HIP's first call.
-#[unsafe(no_mangle)]
-pub extern "C" fn simHipStarts() {
-    let has_tool = PROGRESS.swap(1, Ordering::AcqRel) != 0;
-    if let (true, Some(hip)) = (has_tool && !TOO_LATE.load(Ordering::Acquire), link::hip()) {
-        (hip.add_tracer)(&raw const work::TRACER);
-    }
-}
-
-fn configure(function: Option<Configure>) -> Result<(), Status> {
+fn configure(function: Option<Configure>) -> Outcome {
     let options = link::options();
-    let is_late = link::hip().is_some_and(|hip| (hip.has_started)());
+    let is_late = link::hip().is_some_and(|hip| hip.has_started.load(Ordering::Acquire));
     if options.locked || options.busy || is_late && !options.silent_late {
         return Err(Status::CONFIGURATION_LOCKED);
     }
@@ -81,9 +74,7 @@ fn initialize(function: Configure) {
     let version = layout::version();
     let text = CString::new(format!("{}.{}.0", version.major, version.minor)).unwrap_or_default();
     let mut client = Client { size: size_of::<Client>(), name: std::ptr::null(), handle: 7 };
-    let mut old_client: (*const c_char, u32) = (std::ptr::null(), 7);
-    let place: *mut c_void = if layout::is_old() { (&raw mut old_client).cast() } else { (&raw mut client).cast() };
-    let tool = function(version.major * 10_000 + version.minor * 100, text.as_ptr(), 0, place);
+    let tool = function(version.major * 10_000 + version.minor * 100, text.as_ptr(), 0, (&raw mut client).cast());
     // SAFETY: null, or a result that the client keeps.
     let Some(tool) = (unsafe { tool.as_ref() }).copied() else { return };
     if tool.size < size_of::<Tool>() {
@@ -91,7 +82,7 @@ fn initialize(function: Configure) {
     }
     // SAFETY: a function that may be called at the end.
     unsafe { libc::atexit(at_exit) };
-    *TOOL.lock().unwrap_or_else(PoisonError::into_inner) = Some(tool);
+    *lock(&TOOL) = Some(tool);
     if let Some(initialize) = tool.initialize {
         initialize(finalize, tool.data);
     }
@@ -108,55 +99,38 @@ extern "C" fn at_exit() {
         return;
     }
     context::stop_all();
-    let tool = TOOL.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let tool = lock(&TOOL).take();
     if let Some((finalize, data)) = tool.and_then(|tool| Some((tool.finalize?, tool.data))) {
         finalize(data);
     }
     FINALIZED.store(1, Ordering::Release);
 }
 
-/// Sets a tool up, at once.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_force_configure(function: Option<Configure>) -> i32 {
-    answer(configure(function))
-}
+exports! {
+    code_of as i32;
 
-/// How far the set-up is.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_is_initialized(status: *mut c_int) -> i32 {
-    // SAFETY: the caller promises a valid place for the result.
-    unsafe { status.write(PROGRESS.load(Ordering::Acquire)) };
-    0
-}
-
-/// Whether the process ends.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_is_finalized(status: *mut c_int) -> i32 {
-    // SAFETY: the caller promises a valid place for the result.
-    unsafe { status.write(FINALIZED.load(Ordering::Acquire)) };
-    0
-}
-
-/// Returns the version of this library; unneeded places may be null.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_get_version(major: *mut u32, minor: *mut u32, patch: *mut u32) -> i32 {
-    let version = layout::version();
-    for (place, value) in [(major, version.major), (minor, version.minor), (patch, 0)] {
-        if !place.is_null() {
-            // SAFETY: the caller promises null or a valid place.
-            unsafe { place.write(value) };
+    /// Runs at HIP's first call.
+    fn simHipStarts() -> () {
+        let has_tool = PROGRESS.swap(1, Ordering::AcqRel) != 0;
+        if let (true, Some(hip)) = (has_tool && !TOO_LATE.load(Ordering::Acquire), link::hip()) {
+            hip.attach(work::hear);
         }
     }
-    0
-}
 
-/// The time now, by the clock of the records.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_get_timestamp(timestamp: *mut u64) -> i32 {
-    if timestamp.is_null() {
-        return Status::INVALID_ARGUMENT.code();
+    /// Sets a tool up, at once.
+    fn rocprofiler_force_configure(function: Option<Configure>) {
+        configure(function)
     }
-    // SAFETY: the caller promises a valid place for the result.
-    unsafe { timestamp.write(link::options().reported(now())) };
-    0
+
+    /// Returns the version of this library; unneeded places may be null.
+    fn rocprofiler_get_version(major: *mut u32, minor: *mut u32, patch: *mut u32) {
+        let version = layout::version();
+        let parts = [(major, version.major), (minor, version.minor), (patch, 0)];
+        parts.into_iter().try_for_each(|(place, value)| give_if_wanted(place, value))
+    }
+
+    /// The time now, by the clock of the records.
+    fn rocprofiler_get_timestamp(timestamp: *mut u64) {
+        give(timestamp, link::options().reported(now()))
+    }
 }

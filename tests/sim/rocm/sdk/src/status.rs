@@ -1,28 +1,11 @@
-//! Status codes, which 1.0 renumbered.
+//! Status codes.
 
-use crate::layout;
-use std::ffi::{CStr, c_char};
+use sim_core::exports;
+use std::ffi::c_char;
 
-/// A `rocprofiler_status_t`, by the numbers of 1.0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Status(i32);
-
-macro_rules! statuses {
-    ($($constant:ident = $code:literal, $text:literal;)+) => {
-        impl Status {
-            $(pub(crate) const $constant: Status = Status($code);)+
-        }
-
-        fn describe(code: i32) -> &'static CStr {
-            match code {
-                $($code => $text,)+
-                _ => c"Unknown error",
-            }
-        }
-    };
-}
-
-statuses! {
+sim_core::codes! {
+    /// A `rocprofiler_status_t` other than success.
+    Status(i32), INVALID_ARGUMENT;
     SUCCESS = 0, c"Success";
     CONTEXT_NOT_FOUND = 2, c"Context ID not found";
     BUFFER_NOT_FOUND = 3, c"Buffer ID not found";
@@ -35,31 +18,11 @@ statuses! {
     INVALID_ARGUMENT = 19, c"Function invoked with one or more invalid arguments";
 }
 
-impl Status {
-    /// The number that a client gets: before 1.0 it was one less from 14 on.
-    pub(crate) fn code(self) -> i32 {
-        if layout::is_old() && self.0 > 13 { self.0 - 1 } else { self.0 }
+exports! {
+    code_of as i32;
+
+    /// The text of a status.
+    fn rocprofiler_get_status_string(status: i32) -> *const c_char {
+        texts(status).map_or(c"Unknown error", |texts| texts[0]).as_ptr()
     }
-
-    /// A status that an option asks for.
-    pub(crate) fn of(code: i32) -> Status {
-        Status(code)
-    }
-}
-
-/// The result of a function.
-pub(crate) fn answer(outcome: Result<(), Status>) -> i32 {
-    outcome.map_or_else(Status::code, |()| 0)
-}
-
-/// The text of a status.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_get_status_string(status: i32) -> *const c_char {
-    describe(if layout::is_old() && status > 13 { status + 1 } else { status }).as_ptr()
-}
-
-/// The name of a status, which is its text here.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocprofiler_get_status_name(status: i32) -> *const c_char {
-    rocprofiler_get_status_string(status)
 }

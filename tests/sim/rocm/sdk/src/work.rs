@@ -2,22 +2,22 @@
 
 use crate::layout::{self, Bytes, KERNEL_DISPATCH, MEMORY_COPY};
 use crate::shared::courier::{self, Courier};
-use crate::shared::tracer::{COPY, HOST, HOST_TO_HOST, NEVER, Tracer, Work};
-use crate::{agents, buffer, calls, code, context, external};
-use sim_core::ffi::slice;
-use std::ffi::{CStr, c_char};
+use crate::shared::tracer::{COPY, Event, HOST, HOST_TO_HOST, Report, Work};
+use crate::{agents, buffer, calls, code, context};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The functions that HIP calls.
-pub(crate) static TRACER: Tracer = Tracer {
-    enter: calls::enter,
-    exit: calls::exit,
-    queued,
-    retimed,
-    kernel_loaded: code::kernel_loaded,
-    kernels_unloaded: code::kernels_unloaded,
-    count: own_count,
-};
+/// Hears HIP.
+pub(crate) fn hear(event: &mut Event<'_>) {
+    match event {
+        Event::Entered(call) => calls::tell(call, calls::ENTER),
+        Event::Left(call) => calls::tell(call, calls::EXIT),
+        Event::Work(work) => expect(work),
+        Event::Retimed(times) => COURIER.retime(times),
+        Event::Report(Report::KernelLoaded(symbol)) => code::load(symbol),
+        Event::Report(Report::KernelUnloaded(id)) => code::unload(*id),
+        Event::Count(..) | Event::Configured => {}
+    }
+}
 
 static DISPATCHES: AtomicU64 = AtomicU64::new(0);
 
@@ -29,16 +29,11 @@ const COMPLETE: u32 = 2;
 pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) buffer: u64,
-    pub(crate) external: u64,
     dispatch: u64,
 }
 
 /// The thread for them.
-pub(crate) static COURIER: Courier<Pending> = Courier::new("sim-rocprofiler", buffer::deliver);
-
-pub(crate) extern "C" fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
-    COURIER.retime(id, start, end, done_at);
-}
+pub(crate) static COURIER: Courier<Pending> = Courier::new("sim-rocprofiler", buffer::deliver, || COURIER.collect());
 
 impl courier::Pending for Pending {
     fn work(&self) -> &Work {
@@ -54,25 +49,16 @@ impl courier::Pending for Pending {
     }
 }
 
-extern "C" fn queued(work: *const Work, count: usize) {
-    for work in slice(work, count) {
+fn expect(work: &[Work]) {
+    for work in work {
         if work.kind == COPY && work.direction == HOST_TO_HOST {
             // The processor does it.
             continue;
         }
         let dispatch = DISPATCHES.fetch_add(1, Ordering::Relaxed) + 1;
-        for (context, buffer) in context::buffers(if work.kind == COPY { MEMORY_COPY } else { KERNEL_DISPATCH }) {
-            let external = external::top(context, work.thread);
-            COURIER.expect(Pending { work: *work, buffer, external, dispatch });
+        for buffer in context::buffers(if work.kind == COPY { MEMORY_COPY } else { KERNEL_DISPATCH }) {
+            COURIER.expect(Pending { work: *work, buffer, dispatch });
         }
-    }
-}
-
-extern "C" fn own_count(what: *const c_char) -> u64 {
-    // SAFETY: HIP hands in a C string.
-    match unsafe { CStr::from_ptr(what) }.to_bytes() {
-        b"push_depth" => external::depth(),
-        _ => NEVER,
     }
 }
 
@@ -91,7 +77,6 @@ impl Pending {
             .u32(8, kind)
             .u32(12, operation)
             .u64(16, self.work.correlation)
-            .u64(24, self.external)
             .u64(32, self.work.thread)
             .u64(40, self.work.start)
             .u64(48, self.work.end)

@@ -12,10 +12,11 @@ use crate::shared::courier::{self, Courier};
 use crate::shared::link;
 use crate::shared::options::Service;
 use crate::shared::tracer::{self, ApiCall, Work};
-use crate::status::{Status, answer, is_stopped};
-use sim_core::ffi::slice;
+use crate::status::{Outcome, Status, answer, give, is_stopped};
+use sim_core::exports;
+use sim_core::handles::lock;
 use std::ffi::CStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The pool of each operation that is recorded.
 static ENABLED: Mutex<[Option<u64>; OPERATIONS as usize]> = Mutex::new([None; OPERATIONS as usize]);
@@ -24,7 +25,7 @@ static ENABLED: Mutex<[Option<u64>; OPERATIONS as usize]> = Mutex::new([None; OP
 pub(crate) type Record = [u64; 8];
 
 fn pool_of(operation: u32) -> Option<u64> {
-    ENABLED.lock().unwrap_or_else(PoisonError::into_inner)[operation as usize].filter(|_| !is_stopped())
+    lock(&ENABLED)[operation as usize].filter(|_| !is_stopped())
 }
 
 /// The operation and the kind of work; none for what no device does.
@@ -50,11 +51,7 @@ pub(crate) struct Pending {
 }
 
 /// The thread for them.
-pub(crate) static COURIER: Courier<Pending> = Courier::new("sim-roctracer", pool::deliver);
-
-pub(crate) extern "C" fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
-    COURIER.retime(id, start, end, done_at);
-}
+pub(crate) static COURIER: Courier<Pending> = Courier::new("sim-roctracer", pool::deliver, || COURIER.collect());
 
 impl courier::Pending for Pending {
     fn work(&self) -> &Work {
@@ -71,8 +68,8 @@ impl courier::Pending for Pending {
     }
 }
 
-pub(crate) extern "C" fn queued(work: *const Work, count: usize) {
-    for work in slice(work, count) {
+pub(crate) fn expect(work: &[Work]) {
+    for work in work {
         let Some((operation, kind)) = describe(work) else { continue };
         if let Some(pool) = pool_of(operation) {
             COURIER.expect(Pending { work: *work, operation, kind, pool });
@@ -111,23 +108,20 @@ impl Pending {
     }
 }
 
-fn enable(domain: u32, operation: Option<u32>, pool: Handle) -> Result<(), Status> {
+fn enable(domain: u32, operation: Option<u32>, pool: Handle) -> Outcome {
     check(domain, operation)?;
     if domain != HIP_OPS {
         return Ok(());
     }
     let what = if operation == Some(COPY) { Service::Copies } else { Service::Kernels };
-    match link::options().enable_error.code_for(what) {
-        0 => {}
-        code => return Err(Status::of(code)),
-    }
+    Status::unless(link::options().enable_error.code_for(what))?;
     let pool = pool::find(pool)?;
     connect();
     set(operation, Some(pool));
     Ok(())
 }
 
-fn disable(domain: u32, operation: Option<u32>) -> Result<(), Status> {
+fn disable(domain: u32, operation: Option<u32>) -> Outcome {
     check(domain, operation)?;
     if domain == HIP_OPS {
         set(operation, None);
@@ -136,7 +130,7 @@ fn disable(domain: u32, operation: Option<u32>) -> Result<(), Status> {
 }
 
 fn set(operation: Option<u32>, pool: Option<u64>) {
-    let mut enabled = ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut enabled = lock(&ENABLED);
     for (index, place) in (0..).zip(enabled.iter_mut()) {
         if operation.is_none_or(|operation| operation == index) {
             *place = pool;
@@ -144,42 +138,20 @@ fn set(operation: Option<u32>, pool: Option<u64>) {
     }
 }
 
-/// Records an operation, in the default pool for null.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_enable_op_activity_expl(domain: u32, operation: u32, pool: Handle) -> i32 {
-    answer(enable(domain, Some(operation), pool))
-}
+exports! {
+    answer as i32;
 
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_enable_op_activity(domain: u32, operation: u32) -> i32 {
-    answer(enable(domain, Some(operation), Handle::DEFAULT))
-}
+    /// Records all operations of a domain, in the default pool for null.
+    fn roctracer_enable_domain_activity_expl(domain: u32, pool: Handle) {
+        enable(domain, None, pool)
+    }
 
-/// Records all operations of a domain, in the default pool for null.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_enable_domain_activity_expl(domain: u32, pool: Handle) -> i32 {
-    answer(enable(domain, None, pool))
-}
+    fn roctracer_disable_domain_activity(domain: u32) {
+        disable(domain, None)
+    }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_enable_domain_activity(domain: u32) -> i32 {
-    answer(enable(domain, None, Handle::DEFAULT))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_disable_op_activity(domain: u32, operation: u32) -> i32 {
-    answer(disable(domain, Some(operation)))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_disable_domain_activity(domain: u32) -> i32 {
-    answer(disable(domain, None))
-}
-
-/// The record behind one.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_next_record(record: *const Record, next: *mut *const Record) -> i32 {
-    // SAFETY: the caller promises a valid place for the result.
-    unsafe { next.write(record.wrapping_add(1)) };
-    0
+    /// The record behind one.
+    fn roctracer_next_record(record: *const Record, next: *mut *const Record) {
+        give(next, record.wrapping_add(1))
+    }
 }

@@ -1,7 +1,7 @@
 //! `hip_api_data_t`: the data of a call for callbacks.
 
 use crate::shared::link;
-use crate::shared::tracer::{ApiCall, Argument};
+use crate::shared::tracer::ApiCall;
 
 /// Room for the union of arguments.
 const ARGUMENTS: usize = 256;
@@ -16,34 +16,12 @@ pub(crate) const EXIT: u32 = 1;
 /// The bytes, in words.
 pub(crate) type Data = [u64; (FIRST + ARGUMENTS + 8) / 8];
 
-/// Where each argument is; what a pointer leads to follows it, if that is of a known type.
-fn offsets(arguments: &[Argument]) -> impl Iterator<Item = usize> {
-    let mut end = 0_usize;
-    arguments.iter().map(move |argument| {
-        let shape = &argument.shape;
-        let offset = end.next_multiple_of(shape.alignment);
-        end = offset + shape.size;
-        let [size, alignment] = shape.target;
-        if size > 0 {
-            end = end.next_multiple_of(alignment) + size;
-        }
-        offset
-    })
-}
-
 /// What a callback is handed.
 pub(crate) fn data(call: &mut ApiCall, phase: u32) -> Data {
     let mut data: Data = [0; (FIRST + ARGUMENTS + 8) / 8];
     data[0] = call.correlation;
     data[1] = u64::from(phase);
-    let arguments = call.arguments();
-    let first = data.as_mut_ptr().cast::<u8>();
-    for (argument, offset) in arguments.iter().zip(offsets(arguments)) {
-        let (source, size) = (argument.value.cast::<u8>(), argument.shape.size);
-        assert!(offset + size <= ARGUMENTS, "a call has more arguments than there is room for");
-        // SAFETY: the value has that size, and there is room.
-        unsafe { std::ptr::copy_nonoverlapping(source, first.add(FIRST + offset), size) };
-    }
+    call.pack(&mut data[FIRST / 8..(FIRST + ARGUMENTS) / 8], true);
     if link::options().hip >= WITH_PHASE_DATA {
         data[(FIRST + ARGUMENTS) / 8] = &raw mut call.data[1][0] as u64;
     }
@@ -52,8 +30,7 @@ pub(crate) fn data(call: &mut ApiCall, phase: u32) -> Data {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::shared::tracer::{Shape, Style};
+    use crate::shared::tracer::{Argument, Shape, Style, offsets};
 
     fn argument(size: usize, alignment: usize, target: [usize; 2]) -> Argument {
         let (type_name, style, indirection) = (c"".as_ptr(), Style::Unsigned, 0);
@@ -67,14 +44,14 @@ mod tests {
         // hipLaunchKernel: address, two dim3, void** with its value, size, stream.
         let launch = [(8, 8, [0, 0]), (12, 4, [0, 0]), (12, 4, [0, 0]), (8, 8, [8, 8]), (8, 8, [0, 0]), (8, 8, [0, 0])];
         let launch = launch.map(|(size, alignment, target)| argument(size, alignment, target));
-        assert_eq!(offsets(&launch).collect::<Vec<_>>(), [0, 8, 20, 32, 48, 56]);
+        assert_eq!(offsets(&launch, true).collect::<Vec<_>>(), [0, 8, 20, 32, 48, 56]);
         // hipMemcpyAsync: two addresses, size, kind, stream.
         let copy = [(8, 8), (8, 8), (8, 8), (4, 4), (8, 8)].map(|(size, alignment)| argument(size, alignment, [0, 0]));
-        assert_eq!(offsets(&copy).collect::<Vec<_>>(), [0, 8, 16, 24, 32]);
+        assert_eq!(offsets(&copy, true).collect::<Vec<_>>(), [0, 8, 16, 24, 32]);
         // hipModuleLaunchKernel: function, seven numbers, stream, two void** with their values.
         let mut launch = vec![argument(8, 8, [0, 0])];
         launch.extend((0..7).map(|_| argument(4, 4, [0, 0])));
         launch.extend([argument(8, 8, [0, 0]), argument(8, 8, [8, 8]), argument(8, 8, [8, 8])]);
-        assert_eq!(offsets(&launch).skip(7).collect::<Vec<_>>(), [32, 40, 48, 64]);
+        assert_eq!(offsets(&launch, true).skip(7).collect::<Vec<_>>(), [32, 40, 48, 64]);
     }
 }

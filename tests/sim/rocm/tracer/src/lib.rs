@@ -11,7 +11,6 @@ mod shared;
 mod activity;
 mod callback;
 mod data;
-mod external;
 mod names;
 mod pool;
 mod status;

@@ -1,7 +1,9 @@
 //! Names of domains, operations and kinds.
 
 use crate::shared::calls::CALLS;
-use crate::status::{Status, answer};
+use crate::status::{Outcome, Status, answer, give, give_if_wanted};
+use sim_core::exports;
+use sim_core::ffi::read_text;
 use std::ffi::{CStr, c_char};
 
 /// Domains.
@@ -39,7 +41,7 @@ const KINDS: [(u32, &CStr); 7] = [
 ///
 /// # Errors
 /// It cannot.
-pub(crate) fn check(domain: u32, operation: Option<u32>) -> Result<(), Status> {
+pub(crate) fn check(domain: u32, operation: Option<u32>) -> Outcome {
     let fits = |known: bool| if known { Ok(()) } else { Err(Status::INVALID_ARGUMENT) };
     match domain {
         HIP_OPS => fits(operation.is_none_or(|operation| operation < OPERATIONS)),
@@ -49,35 +51,27 @@ pub(crate) fn check(domain: u32, operation: Option<u32>) -> Result<(), Status> {
     }
 }
 
-/// The name of an operation, or in the domain of the devices of a kind; null for what is not known.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_op_string(domain: u32, operation: u32, kind: u32) -> *const c_char {
-    let found = match domain {
-        HIP_API => CALLS.iter().find(|call| call.cid == operation).map(|call| call.name),
-        HIP_OPS => {
-            Some(KINDS.iter().find(|(known, _)| *known == kind).map_or(c"Unknown command kind", |(_, name)| name))
-        }
-        _ => None,
-    };
-    found.map_or(std::ptr::null(), CStr::as_ptr)
-}
+exports! {
+    answer as i32;
 
-/// The operation of that name.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_op_code(domain: u32, name: *const c_char, operation: *mut u32, kind: *mut u32) -> i32 {
-    if domain != HIP_API || name.is_null() || operation.is_null() {
-        return answer(Err(if domain < DOMAINS { Status::INVALID_ARGUMENT } else { Status::INVALID_DOMAIN_ID }));
+    /// The name of an operation, or in the domain of the devices of a kind; null for what is not known.
+    fn roctracer_op_string(domain: u32, operation: u32, kind: u32) -> *const c_char {
+        let found = match domain {
+            HIP_API => CALLS.iter().find(|call| call.cid == operation).map(|call| call.name),
+            HIP_OPS => {
+                Some(KINDS.iter().find(|(known, _)| *known == kind).map_or(c"Unknown command kind", |(_, name)| name))
+            }
+            _ => None,
+        };
+        found.map_or(std::ptr::null(), CStr::as_ptr)
     }
-    // SAFETY: the caller promises a C string.
-    let name = unsafe { CStr::from_ptr(name) };
-    let Some(call) = CALLS.iter().find(|call| call.name == name) else {
-        return answer(Err(Status::INVALID_ARGUMENT));
-    };
-    // SAFETY: the caller promises a valid place for the result.
-    unsafe { operation.write(call.cid) };
-    if !kind.is_null() {
-        // SAFETY: as above, or null.
-        unsafe { kind.write(0) };
+
+    /// The operation of that name.
+    fn roctracer_op_code(domain: u32, name: *const c_char, operation: *mut u32, kind: *mut u32) {
+        check(domain, None)?;
+        let name = read_text(name).filter(|_| domain == HIP_API);
+        let call = CALLS.iter().find(|call| Some(call.name) == name).ok_or(Status::INVALID_ARGUMENT)?;
+        give(operation, call.cid)?;
+        give_if_wanted(kind, 0)
     }
-    0
 }

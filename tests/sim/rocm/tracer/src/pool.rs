@@ -4,14 +4,13 @@ use crate::activity::{COURIER, Record};
 use crate::callback::connect;
 use crate::shared::counters::count;
 use crate::shared::link;
-use crate::status::{Status, answer};
+use crate::status::{Outcome, Status, answer, give};
+use sim_core::exports;
 use sim_core::faults::RecordNumbers;
+use sim_core::handles::lock;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-/// Memory of that size for the address there, or none for 0; the client's own.
-type Allocate = extern "C" fn(*mut *mut c_char, usize, *mut c_void);
 /// Takes the records from one address to another; the client's own.
 type Callback = extern "C" fn(*const c_char, *const c_char, *mut c_void);
 
@@ -21,8 +20,8 @@ type Callback = extern "C" fn(*const c_char, *const c_char, *mut c_void);
 pub struct Properties {
     mode: u32,
     buffer_size: usize,
-    allocate: Option<Allocate>,
-    allocate_argument: *mut c_void,
+    /// The client's allocator and its argument, which are null: no client has one.
+    allocate: [*mut c_void; 2],
     callback: Option<Callback>,
     callback_argument: *mut c_void,
 }
@@ -38,8 +37,8 @@ impl Handle {
 
 #[derive(Debug)]
 struct Pool {
-    handle: u64,
     properties: Properties,
+    /// Never freed: no client closes a pool.
     memory: *mut u8,
     /// Bytes of records at the begin, and of names at the end.
     records: usize,
@@ -56,55 +55,34 @@ struct Pools {
 }
 
 const RECORD: usize = size_of::<Record>();
+/// Handles are multiples of this, from 1 on.
+const HANDLE_STEP: u64 = 0x100;
 /// What a cut buffer lacks.
 const CUT: usize = 20;
 
 static POOLS: Mutex<Pools> = Mutex::new(Pools { all: Vec::new(), default: None });
-static HANDLES: AtomicU64 = AtomicU64::new(1);
 /// How many records and buffers there have been.
 static RECORDS: RecordNumbers = RecordNumbers::new();
 static BUFFERS: RecordNumbers = RecordNumbers::new();
 
-fn lock() -> MutexGuard<'static, Pools> {
-    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Pools {
     fn get(&mut self, handle: u64) -> Option<&mut Pool> {
-        self.all.iter_mut().find(|pool| pool.handle == handle)
+        self.all.get_mut((handle / HANDLE_STEP).checked_sub(1)? as usize)
     }
 }
 
 /// The pool of a handle; null is the default one.
-pub(crate) fn find(pool: Handle) -> Result<u64, Status> {
-    let mut pools = lock();
+pub(crate) fn find(pool: Handle) -> Outcome<u64> {
+    let mut pools = lock(&POOLS);
     let handle = if pool == Handle::DEFAULT { pools.default.ok_or(Status::DEFAULT_POOL_UNDEFINED)? } else { pool.0 };
-    pools.get(handle).map(|pool| pool.handle).ok_or(Status::INVALID_ARGUMENT)
+    pools.get(handle).map(|_| handle).ok_or(Status::INVALID_ARGUMENT)
 }
 
 impl Pool {
     fn new(properties: Properties) -> Pool {
-        // Memory is there for two buffers, as the real one has it; one is enough here.
         let bytes = properties.buffer_size.max(2 * RECORD);
-        let properties = Properties { buffer_size: bytes, ..properties };
-        let mut memory: *mut c_char = std::ptr::null_mut();
-        match properties.allocate {
-            Some(allocate) => allocate(&raw mut memory, 2 * bytes, properties.allocate_argument),
-            // SAFETY: takes a size.
-            None => memory = unsafe { libc::malloc(2 * bytes) }.cast(),
-        }
-        let handle = HANDLES.fetch_add(1, Ordering::Relaxed) * 0x100;
-        Pool { handle, properties, memory: memory.cast(), records: 0, names: 0 }
-    }
-
-    fn close(mut self) {
-        let mut memory: *mut c_char = self.memory.cast();
-        self.memory = std::ptr::null_mut();
-        match self.properties.allocate {
-            Some(allocate) => allocate(&raw mut memory, 0, self.properties.allocate_argument),
-            // SAFETY: allocated above.
-            None => unsafe { libc::free(memory.cast()) },
-        }
+        let memory = Box::leak(vec![0_u8; bytes].into_boxed_slice()).as_mut_ptr();
+        Pool { properties: Properties { buffer_size: bytes, ..properties }, memory, records: 0, names: 0 }
     }
 
     fn has_room(&self, name: usize) -> bool {
@@ -148,11 +126,11 @@ pub(crate) fn add(pool: u64, mut record: Record, name: Option<&CStr>) {
 
 fn add_one(handle: u64, record: Record, name: Option<&CStr>) {
     let bytes = name.map_or(0, |name| name.to_bytes_with_nul().len());
-    let is_full = lock().get(handle).is_some_and(|pool| !pool.has_room(bytes));
+    let is_full = lock(&POOLS).get(handle).is_some_and(|pool| !pool.has_room(bytes));
     if is_full {
         deliver(handle);
     }
-    let mut pools = lock();
+    let mut pools = lock(&POOLS);
     let Some(pool) = pools.get(handle) else { return };
     // What is too long for an empty buffer goes without a name.
     let name = name.filter(|_| pool.has_room(bytes));
@@ -166,7 +144,7 @@ fn add_one(handle: u64, record: Record, name: Option<&CStr>) {
 ///
 /// Runs under the lock of the pools, so that a thread that adds a record waits, as with the real library.
 pub(crate) fn deliver(handle: u64) {
-    let mut pools = lock();
+    let mut pools = lock(&POOLS);
     let Some(pool) = pools.get(handle).filter(|pool| pool.records > 0) else { return };
     count(&link::counters().delivered_buffers);
     let options = link::options();
@@ -184,93 +162,49 @@ pub(crate) fn deliver(handle: u64) {
 }
 
 /// Makes a pool, and writes its handle; for null it is the default one.
-fn open(properties: *const Properties, place: *mut Handle) -> Result<(), Status> {
+fn open(properties: *const Properties, place: *mut Handle) -> Outcome {
     // SAFETY: null, or properties as the caller promises.
     let properties = *unsafe { properties.as_ref() }.ok_or(Status::INVALID_ARGUMENT)?;
-    let mut pools = lock();
+    let mut pools = lock(&POOLS);
     if link::options().busy || (place.is_null() && pools.default.is_some()) {
         return Err(Status::DEFAULT_POOL_ALREADY_DEFINED);
     }
     COURIER.start();
-    let pool = Pool::new(properties);
+    pools.all.push(Pool::new(properties));
+    let handle = pools.all.len() as u64 * HANDLE_STEP;
     if place.is_null() {
-        pools.default = Some(pool.handle);
+        pools.default = Some(handle);
     } else {
-        // SAFETY: the caller promises a valid place for the result.
-        unsafe { place.write(Handle(pool.handle)) };
+        give(place, Handle(handle))?;
     }
-    pools.all.push(pool);
     drop(pools);
     connect();
     Ok(())
 }
 
-fn close(pool: Handle) -> Result<(), Status> {
-    let handle = find(pool)?;
-    deliver(handle);
-    let mut pools = lock();
-    if pools.default == Some(handle) {
-        pools.default = None;
-    }
-    let closed: Vec<Pool> = pools.all.extract_if(.., |pool| pool.handle == handle).collect();
-    drop(pools);
-    closed.into_iter().for_each(Pool::close);
-    Ok(())
-}
-
-fn flush(pool: Handle) -> Result<(), Status> {
+fn flush(pool: Handle) -> Outcome {
     link::delay_flush();
     COURIER.empty(find(pool)?);
     Ok(())
 }
 
-/// Makes a pool; the default one where there is no place for the handle.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_open_pool_expl(properties: *const Properties, pool: *mut Handle) -> i32 {
-    answer(open(properties, pool))
-}
+exports! {
+    answer as i32;
 
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_open_pool(properties: *const Properties) -> i32 {
-    answer(open(properties, std::ptr::null_mut()))
-}
-
-/// Flushes a pool, and closes it.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_close_pool_expl(pool: Handle) -> i32 {
-    answer(close(pool))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_close_pool() -> i32 {
-    answer(close(Handle::DEFAULT))
-}
-
-/// Makes a pool the default one, unless it is null; the default one before.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_default_pool_expl(pool: Handle) -> Handle {
-    let mut pools = lock();
-    let before = Handle(pools.default.unwrap_or(0));
-    if pool != Handle::DEFAULT {
-        pools.default = Some(pool.0);
+    /// Makes a pool; the default one where there is no place for the handle.
+    fn roctracer_open_pool_expl(properties: *const Properties, pool: *mut Handle) {
+        open(properties, pool)
     }
-    before
-}
 
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_default_pool() -> Handle {
-    roctracer_default_pool_expl(Handle::DEFAULT)
-}
+    /// The default pool, or null.
+    fn roctracer_default_pool() -> Handle {
+        Handle(lock(&POOLS).default.unwrap_or(0))
+    }
 
-/// Flushes a pool, and returns after its delivery.
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_flush_activity_expl(pool: Handle) -> i32 {
-    answer(flush(pool))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn roctracer_flush_activity() -> i32 {
-    answer(flush(Handle::DEFAULT))
+    /// Flushes a pool, and returns after its delivery.
+    fn roctracer_flush_activity_expl(pool: Handle) {
+        flush(pool)
+    }
 }
 
 #[cfg(test)]

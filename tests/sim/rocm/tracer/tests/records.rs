@@ -90,7 +90,6 @@ fn record(buffer_size: usize, work: impl FnOnce()) -> Vec<([u64; 8], String)> {
     assert_eq!(ask!(flush_activity_expl(pool => *mut c_void) -> i32), 0);
     assert_eq!(ask!(disable_domain_activity(HIP_OPS => u32) -> i32), 0);
     assert_eq!(ask!(disable_domain_callback(HIP_API => u32) -> i32), 0);
-    assert_eq!(ask!(close_pool_expl(pool => *mut c_void) -> i32), 0);
     let mut records = std::mem::take(&mut *RECORDS.lock().unwrap());
     records.sort_by_key(|(words, _)| words[3]);
     records
@@ -145,16 +144,11 @@ fn pools_are_delivered_when_full() {
 
 #[test]
 fn errors_are_reported() {
-    let (_hip, _turn) = machine("busy=1,push_error=-1");
+    let (_hip, _turn) = machine("busy=1");
     let null: *const c_void = std::ptr::null();
     assert_eq!(ask!(enable_domain_callback(99 => u32, null => *const c_void, null => *const c_void) -> i32), -2);
     assert_eq!(ask!(enable_domain_activity_expl(HIP_OPS => u32, null => *const c_void) -> i32), -4);
     let text = ask!(error_string() -> *const c_char);
     // SAFETY: a text of the library's.
     assert_eq!(unsafe { CStr::from_ptr(text) }, c"Default pool is undefined");
-    assert_eq!(ask!(activity_push_external_correlation_id(5 => u64) -> i32), -1);
-    rocm::configure("");
-    assert_eq!(ask!(activity_push_external_correlation_id(5 => u64) -> i32), 0);
-    assert_eq!(ask!(activity_pop_external_correlation_id(null => *const c_void) -> i32), 0);
-    assert_eq!(ask!(activity_pop_external_correlation_id(null => *const c_void) -> i32), -7);
 }

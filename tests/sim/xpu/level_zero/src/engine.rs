@@ -4,65 +4,58 @@ use crate::control;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{BARRIER, KERNEL, MEMSET, NO_SYCL_QUEUE, Work};
-use sim_core::engine::{Engine, LAUNCH_LATENCY, Timing, WorkQueue, wait_until};
-use sim_core::ids::Ids;
+use sim_core::device::{Objects, Stream};
+use sim_core::engine::{Job, Timing, WorkQueue, wait_until};
+use sim_core::handles;
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-
-/// A queue that has been made and not destroyed.
-#[derive(Debug)]
-struct Queue {
-    device: u32,
-    /// [`NO_SYCL_QUEUE`] without SYCL.
-    sycl: u64,
-    series: WorkQueue,
-}
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 #[derive(Debug, Default)]
-struct Machine {
-    queues: HashMap<u64, Queue>,
-    ids: Ids,
-    engine: Engine,
+struct State {
+    /// The queues are its streams.
+    objects: Objects<Work, ()>,
+    /// The queues of SYCL's, with its ids.
+    sycl: HashMap<u64, u64>,
     /// The work that no program has waited for since it was given to its queue, in that order.
     work: Vec<Work>,
 }
 
-static MACHINE: LazyLock<Mutex<Machine>> = LazyLock::new(Mutex::default);
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
-fn lock() -> MutexGuard<'static, Machine> {
-    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, State> {
+    handles::lock(&STATE)
 }
 
 /// Makes a queue of a device, with an id of SYCL's or without; its handle.
 pub(crate) fn make(device: u32, sycl: Option<u64>) -> u64 {
-    let mut machine = lock();
-    let handle = machine.ids.next_handle();
-    let (sycl, series) = (sycl.unwrap_or(NO_SYCL_QUEUE), WorkQueue::default());
-    machine.queues.insert(handle, Queue { device, sycl, series });
+    let mut state = lock();
+    let handle = state.objects.add_stream(Stream::new(0, device.into(), 0));
+    state.sycl.extend(sycl.map(|id| (handle, id)));
     handle
 }
 
 /// The device and the id of SYCL's of the queue of that handle.
 pub(crate) fn queue(handle: u64) -> Option<(u32, u64)> {
-    lock().queues.get(&handle).map(|queue| (queue.device, queue.sycl))
+    let state = lock();
+    let device = state.objects.stream(handle).ok()?.owner as u32;
+    Some((device, state.sycl.get(&handle).copied().unwrap_or(NO_SYCL_QUEUE)))
 }
 
 /// Removes a queue, whose work continues; returns false if it does not exist.
 pub(crate) fn destroy(handle: u64) -> bool {
-    lock().queues.remove(&handle).is_some()
+    lock().objects.remove_stream(handle).is_ok()
 }
 
 /// Appends work to a queue, which fills in its id and times; returns false if the queue does not exist.
-pub(crate) fn submit(handle: u64, mut work: Work, timing: Timing) -> bool {
-    let mut guard = lock();
-    let machine = &mut *guard;
-    let Some(queue) = machine.queues.get_mut(&handle) else { return false };
-    work.id = machine.ids.next_id();
-    work.node = work.id;
-    (work.append, work.submit) = (now(), now());
-    let earliest = work.submit + LAUNCH_LATENCY;
-    (work.start, work.end) = machine.engine.schedule(&mut queue.series, Vec::new(), timing, work.id, earliest);
-    machine.work.push(work);
+pub(crate) fn submit(handle: u64, work: Work, timing: Timing) -> bool {
+    let mut state = lock();
+    let (append, submit) = (now(), now());
+    let job = Job { work: Work { append, submit, ..work }, timing, movement: None };
+    let submitted = state.objects.submit(handle, &[job], submit, |work, _, _, (id, start, end)| {
+        (work.id, work.node, work.start, work.end) = (id, id, start, end);
+    });
+    let Ok(submitted) = submitted else { return false };
+    state.work.extend(submitted);
     let counters = control::counters();
     count(match work.kind {
         KERNEL => &counters.kernels,
@@ -92,8 +85,8 @@ pub(crate) fn harvest() -> Vec<Work> {
 /// Ends the endless kernels and computes the times of all work behind them.
 pub(crate) fn finish() {
     let mut guard = lock();
-    let Machine { engine, work, .. } = &mut *guard;
-    for finished in engine.finish(now()) {
+    let State { objects, work, .. } = &mut *guard;
+    for finished in objects.engine.finish(now()) {
         for work in work.iter_mut().filter(|work| work.id == finished.id) {
             (work.start, work.end) = (finished.start, finished.end);
         }
@@ -102,58 +95,7 @@ pub(crate) fn finish() {
 
 /// Drops all work.
 pub(crate) fn forget() {
-    let mut guard = lock();
-    guard.work.clear();
-    guard.queues.values_mut().for_each(|queue| queue.series = WorkQueue::default());
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::program;
-    use sim_core::engine::{GAP, NEVER};
-
-    /// The machine is one for all tests, which take turns.
-    pub(crate) fn turn() -> MutexGuard<'static, ()> {
-        static TURN: Mutex<()> = Mutex::new(());
-        TURN.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn kernel(queue: u64, duration: u64, endless: bool) {
-        let timing = Timing { duration, endless, is_kernel: true, overlaps: false };
-        assert!(submit(queue, Work { queue, ..program::blank(KERNEL) }, timing));
-    }
-
-    fn of(queue: u64) -> Vec<Work> {
-        lock().work.extract_if(.., |work| work.queue == queue).collect()
-    }
-
-    #[test]
-    fn work_of_a_queue_is_a_series() {
-        let _turn = turn();
-        let queue = make(0, Some(1));
-        (0..3).for_each(|_| kernel(queue, 50_000, false));
-        wait(Some(queue));
-        let work = of(queue);
-        assert!(work.iter().all(|work| work.end - work.start == 50_000 && work.start >= work.submit + LAUNCH_LATENCY));
-        assert!(work.windows(2).all(|pair| pair[1].start >= pair[0].end + GAP && pair[1].id > pair[0].id));
-        assert!(work.last().unwrap().end <= now());
-        assert!(destroy(queue) && !destroy(queue));
-    }
-
-    #[test]
-    fn work_behind_an_endless_kernel_gets_times_when_it_ends() {
-        let _turn = turn();
-        let queue = make(0, None);
-        kernel(queue, 0, true);
-        kernel(queue, 10_000, false);
-        assert!(lock().work.iter().filter(|work| work.queue == queue).all(|work| work.end == NEVER));
-        finish();
-        wait(Some(queue));
-        let work = of(queue);
-        assert!(work[0].end <= now() && work[1].start >= work[0].end && work[1].end == work[1].start + 10_000);
-        kernel(queue, 10_000, false);
-        assert!(of(queue)[0].start > work[1].end);
-        assert!(destroy(queue));
-    }
+    let mut state = lock();
+    state.work.clear();
+    state.objects.streams.values_mut().for_each(|queue| queue.queue = WorkQueue::default());
 }

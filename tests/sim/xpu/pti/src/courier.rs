@@ -7,7 +7,8 @@ use crate::shared::clock::now;
 use crate::shared::counters::count;
 use sim_core::buffer::RecordBuffer as Buffer;
 use sim_core::delivery::DeliveryThread;
-use std::sync::{Mutex, PoisonError};
+use sim_core::handles::lock;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Asks for a buffer: its address and size.
@@ -26,12 +27,12 @@ static CALLBACKS: Mutex<Option<(Requested, Completed)>> = Mutex::new(None);
 /// That buffer is no good; the callbacks before stay.
 pub(crate) fn register(requested: Requested, completed: Completed) -> Outcome<Buffer> {
     let buffer = ask(requested, completed).ok_or(Code::BAD_ARGUMENT)?;
-    *CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner) = Some((requested, completed));
+    *lock(&CALLBACKS) = Some((requested, completed));
     Ok(buffer)
 }
 
 fn callbacks() -> Option<(Requested, Completed)> {
-    *CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner)
+    *lock(&CALLBACKS)
 }
 
 pub(crate) fn is_registered() -> bool {
@@ -57,7 +58,7 @@ fn ask(requested: Requested, completed: Completed) -> Option<Buffer> {
     Some(Buffer::new(address, size, 0))
 }
 
-static DELIVERY: DeliveryThread<Vec<Buffer>> = DeliveryThread::new("sim-pti", complete);
+static DELIVERY: DeliveryThread<Vec<Buffer>> = DeliveryThread::new("sim-pti", complete, None);
 
 /// Delivers buffers to the client, on a separate thread unless an option disables it; waits on request, except for late
 /// buffers.

@@ -1,23 +1,19 @@
-//! The way to Level Zero: finds the loader, and hands it the table of what it is to call.
+//! The link to Level Zero.
 
 use crate::code::{Code, Outcome};
 use crate::shared::counters::Counters;
 use crate::shared::options::Options;
-use crate::shared::tracer::SetTracer;
+use crate::shared::tracer::Xpu;
 use crate::{pool, writer};
-use sim_core::ffi::StaticPointer;
 use sim_core::loader;
-use sim_core::options::OptionsStore;
+use sim_core::machine::Link;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-pti", "SIM_XPU", Options::parse);
+static LINK: Link<Xpu> = Link::new(Options::parse, Counters::new(), || loader::symbol(find(), c"simMachine"));
 /// How often the options have been set.
 static CONFIGURED: AtomicU64 = AtomicU64::new(0);
-static COUNTERS: StaticPointer<Counters> = StaticPointer::null();
-/// What is counted where there is no loader to ask.
-static NO_COUNTERS: Counters = Counters::new();
 
 type Init = extern "C" fn(u32) -> u32;
 
@@ -51,18 +47,14 @@ pub(crate) fn need_driver() -> Outcome {
 
 fn connect() -> Option<Init> {
     let library = find();
-    let functions = [c"zesInit", c"zeInit", c"simSetTracer"].map(|name| loader::symbol(library, name));
-    if functions.iter().any(|function| function.is_null()) {
+    let [sysman, init] = [c"zesInit", c"zeInit"].map(|name| loader::symbol(library, name));
+    if sysman.is_null() || init.is_null() {
         return None;
     }
-    // SAFETY: only the simulated Level Zero has a function of that name, and it has this type.
-    let set_tracer = unsafe { std::mem::transmute::<*mut c_void, SetTracer>(functions[2]) };
-    // SAFETY: the table lives as long as the process.
-    let counters = unsafe { set_tracer(&raw const writer::TRACER) };
-    // SAFETY: its counters stay; libraries are not closed.
-    unsafe { COUNTERS.set(counters) };
+    LINK.connect(|machine| machine.attach(writer::hear))?;
+    configured();
     // SAFETY: the library's function of that name has this type.
-    Some(unsafe { std::mem::transmute::<*mut c_void, Init>(functions[1]) })
+    Some(unsafe { std::mem::transmute::<*mut c_void, Init>(init) })
 }
 
 /// Returns the loaded loader, or else the one next to this library, or else the system's.
@@ -73,21 +65,21 @@ fn find() -> *mut c_void {
 
 /// The options in force: Level Zero's, and without it those of the environment.
 pub(crate) fn options() -> &'static Options {
-    OPTIONS.get()
+    LINK.machine().options.get()
 }
 
-pub(crate) fn configure(options: &Options) {
-    OPTIONS.set(*options);
+/// The options have been set.
+pub(crate) fn configured() {
     CONFIGURED.fetch_add(1, Ordering::Release);
     pool::configured();
 }
 
 /// Changes whenever a test sets options or ends endless work.
-pub(crate) fn configured() -> u64 {
+pub(crate) fn configurations() -> u64 {
     CONFIGURED.load(Ordering::Acquire)
 }
 
 /// Level Zero's counters.
 pub(crate) fn counters() -> &'static Counters {
-    COUNTERS.get().unwrap_or(&NO_COUNTERS)
+    &LINK.machine().counters
 }

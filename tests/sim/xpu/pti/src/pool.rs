@@ -1,6 +1,6 @@
 //! The buffers in use: one for the records of each thread.
 
-use crate::code::{Outcome, unless};
+use crate::code::{Code, Outcome};
 use crate::courier::{self, Completed, Requested};
 use crate::layout;
 use crate::link;
@@ -9,9 +9,10 @@ use crate::shared::counters::count;
 use sim_core::buffer::RecordBuffer as Buffer;
 use sim_core::clock::thread_id;
 use sim_core::faults::RecordNumbers;
+use sim_core::handles::lock;
 use sim_core::record::Record;
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 /// By the thread's number.
@@ -24,15 +25,11 @@ pub(crate) fn configured() {
     RECORDS.reset();
 }
 
-fn lock() -> MutexGuard<'static, HashMap<u32, Buffer>> {
-    BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Sets the callbacks; the first buffer is the calling thread's.
 pub(crate) fn register(requested: Requested, completed: Completed) -> Outcome {
-    unless(link::options().callbacks_error)?;
+    Code::unless(link::options().callbacks_error)?;
     let first = courier::register(requested, completed)?;
-    let before = lock().insert(thread_id(), first);
+    let before = lock(&BUFFERS).insert(thread_id(), first);
     courier::deliver(Vec::from_iter(before), false);
     Ok(())
 }
@@ -61,7 +58,7 @@ pub(crate) fn add(thread: u32, record: &Record) {
 fn add_one(thread: u32, record: &Record, is_garbage: bool) {
     let mut full = Vec::new();
     {
-        let mut buffers = lock();
+        let mut buffers = lock(&BUFFERS);
         let mut buffer = match buffers.remove(&thread) {
             Some(buffer) => buffer,
             None => match courier::request() {
@@ -89,14 +86,13 @@ fn add_one(thread: u32, record: &Record, is_garbage: bool) {
 /// Delivers all buffers, empty ones too.
 pub(crate) fn flush() -> Outcome {
     let options = link::options();
-    count(&link::counters().flushes);
-    unless(options.flush_error)?;
+    Code::unless(options.flush_error)?;
     sim_core::clock::sleep(Duration::from_millis(options.slow_flush));
-    let configured = link::configured();
-    while options.hanging_flush && link::configured() == configured {
+    let configured = link::configurations();
+    while options.hanging_flush && link::configurations() == configured {
         sim_core::clock::sleep(Duration::from_millis(1));
     }
-    let all: Vec<Buffer> = lock().drain().map(|(_, buffer)| buffer).collect();
+    let all: Vec<Buffer> = lock(&BUFFERS).drain().map(|(_, buffer)| buffer).collect();
     courier::deliver(all, true);
     Ok(())
 }

@@ -5,8 +5,6 @@ use std::ffi::CStr;
 /// Its name for all that it does not know.
 pub(crate) const INVALID: &CStr = c"INVALID";
 
-const OVERHEADS: [&CStr; 6] = [INVALID, c"UNKNOWN", c"RESOURCE", c"BUFFER_FLUSH", c"BUFFER_DRIVER", c"BUFFER_TIME"];
-
 const MEMORIES: [&CStr; 4] = [c"Host (User Allocated)", c"Host (Driver Allocated)", c"Device", c"Shared"];
 
 const COPIES: [&CStr; 16] = [
@@ -16,10 +14,6 @@ const COPIES: [&CStr; 16] = [
 
 fn of(texts: &'static [&'static CStr], number: u32) -> &'static CStr {
     texts.get(number as usize).copied().unwrap_or(INVALID)
-}
-
-pub(crate) fn overhead(kind: u32) -> &'static CStr {
-    of(&OVERHEADS, kind)
 }
 
 pub(crate) fn memory(place: u32) -> &'static CStr {
@@ -36,7 +30,7 @@ mod tests {
 
     #[test]
     fn numbers_have_names() {
-        assert_eq!((copy(6), memory(2), overhead(5)), (c"H2D", c"Device", c"BUFFER_TIME"));
-        assert_eq!((copy(16), memory(4), overhead(6)), (INVALID, INVALID, INVALID));
+        assert_eq!((copy(6), memory(2)), (c"H2D", c"Device"));
+        assert_eq!((copy(16), memory(4)), (INVALID, INVALID));
     }
 }

@@ -6,22 +6,30 @@ use crate::shared::apis;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::devices;
-use crate::shared::options::Options;
-use crate::shared::tracer::{self, Call, Communication, Synchronization, Tracer, Work};
+use crate::shared::tracer::{self, Call, Communication, Event, Report, Synchronization, Work};
 use crate::{link, pool, scope, stamps, views};
 use sim_core::clock::thread_id;
 use sim_core::external;
-use sim_core::ffi::slice;
 use sim_core::record::Record;
-use std::ffi::{CStr, c_char};
 
-/// The functions that Level Zero calls.
-pub(crate) static TRACER: Tracer =
-    Tracer { version: tracer::VERSION, configured, called, completed, synchronized, communicated, count: count_of };
-
-extern "C" fn configured(options: *const Options) {
-    // SAFETY: Level Zero hands in its options.
-    link::configure(unsafe { &*options });
+/// Hears Level Zero.
+pub(crate) fn hear(event: &mut Event<'_>) {
+    match event {
+        Event::Configured => link::configured(),
+        Event::Entered(_) | Event::Retimed(_) => {}
+        Event::Left(call) => record_call(call),
+        Event::Work(work) => record_work(work),
+        Event::Report(Report::Synchronized(wait)) => record_wait(wait),
+        Event::Report(Report::Communicated(communication)) => record_communication(communication),
+        Event::Count(name, count) => {
+            **count = match *name {
+                "push_depth" => Some(external::depth()),
+                "enabled_views" => Some(views::enabled()),
+                "open_scopes" => Some(scope::open()),
+                _ => None,
+            }
+        }
+    }
 }
 
 /// A new record of a kind, if that is enabled.
@@ -29,15 +37,12 @@ fn enabled(kind: u32) -> Option<Record> {
     if views::is_enabled(kind) { new_record(kind) } else { None }
 }
 
-extern "C" fn called(call: *const Call) {
-    // SAFETY: Level Zero hands in a call on its stack.
-    let call = unsafe { *call };
+fn record_call(call: &Call) {
     let Some(record) = views::call(call.group, call.id).and_then(new_record) else { return };
     let thread = thread_id();
     if views::is_enabled(kind::EXTERNAL_CORRELATION) {
         for (external_kind, id) in external::innermost() {
             let Some(record) = new_record(kind::EXTERNAL_CORRELATION) else { return };
-            count(&link::counters().external_records);
             pool::add(thread, &record.u32(4, call.correlation).u64(8, id).u32(16, external_kind));
         }
     }
@@ -47,9 +52,8 @@ extern "C" fn called(call: *const Call) {
     pool::add(thread, &record.u32(40, call.correlation).u32(44, call.result));
 }
 
-extern "C" fn completed(work: *const Work, length: usize) {
+fn record_work(work: &[Work]) {
     let began = now();
-    let work = slice(work, length);
     for work in work {
         let record = match work.kind {
             tracer::KERNEL => enabled(kind::KERNEL).map(|record| kernel(record, work)),
@@ -143,7 +147,7 @@ fn memset(record: Record, work: &Work) -> Record {
 }
 
 fn barrier(work: &Work) {
-    synchronized(&Synchronization {
+    record_wait(&Synchronization {
         kind: tracer::GPU_BARRIER_EXECUTION,
         correlation: work.correlation,
         context: work.context,
@@ -158,20 +162,15 @@ fn barrier(work: &Work) {
     });
 }
 
-extern "C" fn synchronized(synchronization: *const Synchronization) {
-    // SAFETY: Level Zero hands one in.
-    let its = unsafe { *synchronization };
+fn record_wait(its: &Synchronization) {
     let Some(record) = enabled(kind::SYNCHRONIZATION) else { return };
     let record = record.u32(4, its.kind).u64(8, its.context).u64(16, its.queue).u64(24, its.event);
     let record = record.u64(32, stamps::of(its.start)).u64(40, stamps::of(its.end));
     let record = record.u32(48, its.thread).u32(52, its.correlation).u32(56, its.wait_events).u32(60, its.result);
-    count(&link::counters().sync_records);
     pool::add(its.thread, &record.u32(64, its.api).u32(68, apis::LEVEL_ZERO));
 }
 
-extern "C" fn communicated(communication: *const Communication) {
-    // SAFETY: Level Zero hands one in.
-    let its = unsafe { *communication };
+fn record_communication(its: &Communication) {
     let Some(record) = enabled(kind::COMMUNICATION) else { return };
     let record = record.u64(8, stamps::of(its.start)).u64(16, stamps::of(its.end));
     let record = record.u32(24, std::process::id()).u32(28, its.thread);
@@ -181,7 +180,6 @@ extern "C" fn communicated(communication: *const Communication) {
     } else {
         record.u64(32, 24).u64(40, its.communicator).u64(48, its.name.0 as u64)
     };
-    count(&link::counters().comms_records);
     pool::add(its.thread, &with_texts(record, kind::COMMUNICATION));
 }
 
@@ -194,16 +192,5 @@ fn overhead(began: u64, pieces: usize) {
     let thread = thread_id();
     let record = record.u64(8, stamps::of(began)).u64(16, stamps::of(end)).u32(24, thread);
     let record = record.u32(28, apis::zeEventQueryKernelTimestamp.id).u64(32, pieces as u64);
-    count(&link::counters().overhead_records);
     pool::add(thread, &record.u64(40, (end - began) / 2).u32(48, TIME));
-}
-
-extern "C" fn count_of(what: *const c_char) -> u64 {
-    // SAFETY: Level Zero hands in a C string.
-    match unsafe { CStr::from_ptr(what) }.to_bytes() {
-        b"push_depth" => external::depth(),
-        b"enabled_views" => views::enabled(),
-        b"open_scopes" => scope::open(),
-        _ => tracer::NEVER,
-    }
 }

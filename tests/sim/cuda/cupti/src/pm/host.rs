@@ -1,15 +1,14 @@
 //! The profiler host: metrics, and their configuration.
 
 use super::params::{
-    AddMetrics, BaseMetrics, ConfigImage, ConfigSize, Evaluate, NewHost, Passes, Properties, SubMetrics,
+    AddMetrics, BaseMetrics, ChipName, ConfigImage, ConfigSize, Evaluate, NewHost, Passes, Properties, SubMetrics,
 };
 use super::ranges;
-use super::sampler::Image;
+use super::sampler::{self, Image};
 use crate::code::{Code, Outcome};
 use sim_core::ffi::{read_text, slice};
-use std::collections::BTreeMap;
+use sim_core::handles::Handles;
 use std::ffi::{CStr, c_char};
-use std::sync::{Mutex, PoisonError};
 
 /// A metric without its rollup.
 struct Base {
@@ -19,18 +18,17 @@ struct Base {
     unit: &'static CStr,
 }
 
+const fn base(name: &'static CStr, kind: u32, description: &'static CStr, unit: &'static CStr) -> Base {
+    Base { name, kind, description, unit }
+}
+
 const BASES: [Base; 6] = [
-    Base {
-        name: c"sm__cycles_active",
-        kind: 0,
-        description: c"# of cycles with at least one warp",
-        unit: c"gpc_cycle",
-    },
-    Base { name: c"sm__inst_executed", kind: 0, description: c"# of warp instructions executed", unit: c"inst" },
-    Base { name: c"dram__bytes_read", kind: 0, description: c"# of bytes read from DRAM", unit: c"byte" },
-    Base { name: c"dram__bytes_write", kind: 0, description: c"# of bytes written to DRAM", unit: c"byte" },
-    Base { name: c"gpu__dram_throughput", kind: 2, description: c"throughput of DRAM", unit: c"%" },
-    Base { name: c"smsp__inst_issued", kind: 0, description: c"# of warp instructions issued", unit: c"inst" },
+    base(c"sm__cycles_active", 0, c"# of cycles with at least one warp", c"gpc_cycle"),
+    base(c"sm__inst_executed", 0, c"# of warp instructions executed", c"inst"),
+    base(c"dram__bytes_read", 0, c"# of bytes read from DRAM", c"byte"),
+    base(c"dram__bytes_write", 0, c"# of bytes written to DRAM", c"byte"),
+    base(c"gpu__dram_throughput", 2, c"throughput of DRAM", c"%"),
+    base(c"smsp__inst_issued", 0, c"# of warp instructions issued", c"inst"),
 ];
 /// The metric that only ranges have.
 const OF_RANGES: usize = 5;
@@ -42,32 +40,19 @@ const TWO_PASSES: [usize; 2] = [2, 3];
 const CHIP: &CStr = c"SIM100";
 
 /// Texts whose addresses a caller gets.
-struct Texts([*const c_char; 5]);
+struct Texts<const N: usize>([*const c_char; N]);
 
 // SAFETY: the texts are static.
-unsafe impl Sync for Texts {}
+unsafe impl<const N: usize> Sync for Texts<N> {}
 
-static ROLLUP_TEXTS: Texts = {
-    let mut texts = [std::ptr::null(); 5];
-    let mut at = 0;
-    while at < 5 {
-        texts[at] = ROLLUPS[at].as_ptr();
-        at += 1;
-    }
-    Texts(texts)
-};
-static COUNTER_TEXTS: Texts = {
-    let mut texts = [std::ptr::null(); 5];
-    let mut at = 0;
-    while at < 4 {
-        texts[at] = BASES[at].name.as_ptr();
-        at += 1;
-    }
-    texts[at] = BASES[OF_RANGES].name.as_ptr();
-    Texts(texts)
-};
-static THROUGHPUT_TEXTS: Texts = Texts([BASES[4].name.as_ptr(), NONE, NONE, NONE, NONE]);
-const NONE: *const c_char = std::ptr::null();
+const fn name_of(base: usize) -> *const c_char {
+    BASES[base].name.as_ptr()
+}
+
+static ROLLUP_TEXTS: Texts<5> =
+    Texts([ROLLUPS[0].as_ptr(), ROLLUPS[1].as_ptr(), ROLLUPS[2].as_ptr(), ROLLUPS[3].as_ptr(), ROLLUPS[4].as_ptr()]);
+static COUNTER_TEXTS: Texts<5> = Texts([name_of(0), name_of(1), name_of(2), name_of(3), name_of(OF_RANGES)]);
+static THROUGHPUT_TEXTS: Texts<1> = Texts([name_of(4)]);
 
 /// A host object.
 #[derive(Debug)]
@@ -77,15 +62,10 @@ struct Host {
     metrics: Option<Vec<usize>>,
 }
 
-/// The host objects by handle.
-type Hosts = BTreeMap<usize, Host>;
-
-/// The last handle, and the objects.
-static HOSTS: Mutex<(usize, Hosts)> = Mutex::new((0x100, BTreeMap::new()));
+static HOSTS: Handles<Host> = Handles::behind(0x100);
 
 fn with_host<R>(handle: usize, act: impl FnOnce(&mut Host) -> Outcome<R>) -> Outcome<R> {
-    let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
-    act(hosts.1.get_mut(&handle).ok_or(Code::INVALID_PARAMETER)?)
+    HOSTS.with(handle, Code::INVALID_PARAMETER, act)
 }
 
 /// Returns the index of a metric with a rollup.
@@ -108,24 +88,22 @@ pub(crate) fn find_metrics(names: *const *const c_char, count: usize) -> Outcome
     if found.is_empty() { Err(Code::INVALID_PARAMETER) } else { Ok(found) }
 }
 
-pub(crate) fn chip() -> *const c_char {
-    CHIP.as_ptr()
+pub(crate) fn chip_name(params: &mut ChipName) -> Outcome {
+    sampler::check_device(params.device)?;
+    params.name = CHIP.as_ptr();
+    Ok(())
 }
 
 pub(crate) fn new_host(params: &mut NewHost) -> Outcome {
     if params.profiler > 1 || read_text(params.chip) != Some(CHIP) {
         return Err(Code::INVALID_PARAMETER);
     }
-    let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
-    hosts.0 += 1;
-    params.host = hosts.0;
-    hosts.1.insert(params.host, Host { is_of_ranges: params.profiler == RANGES, metrics: Some(Vec::new()) });
+    params.host = HOSTS.add(Host { is_of_ranges: params.profiler == RANGES, metrics: Some(Vec::new()) });
     Ok(())
 }
 
 pub(crate) fn end_host(handle: usize) -> Outcome {
-    let ended = HOSTS.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&handle);
-    ended.map(drop).ok_or(Code::INVALID_PARAMETER)
+    HOSTS.remove(handle).map(drop).ok_or(Code::INVALID_PARAMETER)
 }
 
 pub(crate) fn add_metrics(params: &AddMetrics) -> Outcome {

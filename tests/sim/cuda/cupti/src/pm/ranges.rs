@@ -10,8 +10,9 @@ use crate::link;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{KERNEL, Work};
+use sim_core::handles::{Handles, lock};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// A context's object, between enabling and disabling.
@@ -31,28 +32,20 @@ struct Profiler {
     stopped: Option<Vec<(u64, u64)>>,
 }
 
-const FIRST_HANDLE: usize = 0x2000;
 /// Words of an image before its ranges: a mark, and how many there are. A range has two words.
 const HEAD: usize = 2;
 pub(crate) const MARK: u64 = 0x5349_4D52_4E47_0001;
 
-/// The last handle, and the objects.
-static PROFILERS: Mutex<(usize, BTreeMap<usize, Profiler>)> = Mutex::new((FIRST_HANDLE, BTreeMap::new()));
+static PROFILERS: Handles<Profiler> = Handles::behind(0x2000);
 /// The kernels of each context since its counters were reserved: start, end, device and blocks.
 static SUBMITTED: Mutex<BTreeMap<u64, Vec<[u64; 4]>>> = Mutex::new(BTreeMap::new());
 
 fn with_profiler<R>(handle: usize, act: impl FnOnce(&mut Profiler) -> Outcome<R>) -> Outcome<R> {
-    let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
-    act(profilers.1.get_mut(&handle).ok_or(Code::INVALID_PARAMETER)?)
-}
-
-/// Returns the context of the calling thread, and its device.
-fn current() -> (u64, u32) {
-    link::current_context()
+    PROFILERS.with(handle, Code::INVALID_PARAMETER, act)
 }
 
 pub(crate) fn device_of(context: u64) -> Outcome<u32> {
-    let (current, device) = current();
+    let (current, device) = link::current_context();
     if context != 0 && context == current { Ok(device) } else { Err(Code(3)) }
 }
 
@@ -63,27 +56,19 @@ pub(crate) fn enable(params: &mut EnableRanges) -> Outcome {
     }
     let device = device_of(params.context)?;
     link::spoil_captures()?;
-    match link::options().range_error.code_for(device) {
-        0 => {}
-        code => return Err(Code(code)),
-    }
-    let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
-    if profilers.1.values().any(|profiler| profiler.context == params.context) {
+    Code::unless(link::options().range_error.code_for(device))?;
+    if PROFILERS.with_all(|all| all.values().any(|profiler| profiler.context == params.context)) {
         return Err(Code::INVALID_OPERATION);
     }
-    profilers.0 += 1;
-    params.profiler = profilers.0;
+    params.profiler = PROFILERS.add(Profiler { context: params.context, ..Profiler::default() });
     count(&link::counters().range_enables);
-    profilers.1.insert(params.profiler, Profiler { context: params.context, ..Profiler::default() });
     Ok(())
 }
 
 pub(crate) fn disable(handle: usize) -> Outcome {
     link::spoil_captures()?;
     with_profiler(handle, |profiler| device_of(profiler.context).map(drop))?;
-    let removed = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&handle);
-    let mut submitted = SUBMITTED.lock().unwrap_or_else(PoisonError::into_inner);
-    removed.into_iter().for_each(|profiler| _ = submitted.remove(&profiler.context));
+    PROFILERS.remove(handle).and_then(|profiler| lock(&SUBMITTED).remove(&profiler.context));
     count(&link::counters().range_disables);
     Ok(())
 }
@@ -157,7 +142,7 @@ pub(crate) fn pop(handle: usize) -> Outcome {
     with_profiler(handle, |profiler| {
         let device = u64::from(device_of(profiler.context)?);
         let (pushed, popped) = (profiler.pushed.take().ok_or(Code::INVALID_OPERATION)?, now());
-        let submitted = SUBMITTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let submitted = lock(&SUBMITTED);
         let ran = submitted.get(&profiler.context).into_iter().flatten();
         let ran = ran.filter(|[start, end, ..]| *end > pushed && *end <= popped && *start < popped);
         let blocks = ran.map(|[.., blocks]| blocks).sum();
@@ -168,29 +153,27 @@ pub(crate) fn pop(handle: usize) -> Outcome {
 
 /// The driver has submitted work of the calling thread.
 pub(crate) fn queued(work: &[Work]) {
-    let (context, _) = current();
-    let mut profilers = PROFILERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(profiler) = profilers.1.values_mut().find(|profiler| profiler.context == context) else { return };
+    let (context, _) = link::current_context();
     let blocks = |work: &Work| work.grid.iter().map(|count| u64::from(*count)).product();
-    let is_replayed = !profiler.by_caller && profiler.kernels.is_some();
-    for work in work.iter().filter(|work| work.kind == KERNEL) {
-        if let Some(kernels) = profiler.kernels.as_mut().filter(|_| !profiler.by_caller) {
-            kernels.push((work.device.into(), blocks(work)));
+    let is_replayed = PROFILERS.with_all(|all| {
+        let profiler = all.values_mut().find(|profiler| profiler.context == context)?;
+        for work in work.iter().filter(|work| work.kind == KERNEL) {
+            if let Some(kernels) = profiler.kernels.as_mut().filter(|_| !profiler.by_caller) {
+                kernels.push((work.device.into(), blocks(work)));
+            }
+            let submitted = [work.begun_at, work.done_at, work.device.into(), blocks(work)];
+            lock(&SUBMITTED).entry(context).or_default().push(submitted);
         }
-        let mut submitted = SUBMITTED.lock().unwrap_or_else(PoisonError::into_inner);
-        submitted.entry(context).or_default().push([work.begun_at, work.done_at, work.device.into(), blocks(work)]);
-    }
-    drop(profilers);
-    if is_replayed {
+        Some(!profiler.by_caller && profiler.kernels.is_some())
+    });
+    if is_replayed == Some(true) {
         sim_core::clock::sleep(Duration::from_millis(link::options().slow_launch));
     }
 }
 
 pub(crate) fn stop(params: &mut RangeStop) -> Outcome {
     link::spoil_captures()?;
-    if link::options().range_stop_error != 0 {
-        return Err(Code(link::options().range_stop_error));
-    }
+    Code::unless(link::options().range_stop_error)?;
     with_profiler(params.profiler, |profiler| {
         if profiler.pushed.is_some() {
             return Err(Code::INVALID_OPERATION);

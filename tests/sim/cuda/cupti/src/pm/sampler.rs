@@ -1,14 +1,15 @@
 //! PM sampling of the simulated devices: samples at multiples of the interval, with values that tests can compute.
 
 use super::host;
-use super::params::{Decode, Enable, ImageInfo, ImageSize, InitializeImage, SampleInfo, SetConfig};
+use super::params::{Availability, Decode, Enable, ImageInfo, ImageSize, InitializeImage, SampleInfo, SetConfig};
 use crate::code::{Code, Outcome};
 use crate::link;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
+use sim_core::handles::lock;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// A device's sampler, between enabling and disabling.
@@ -45,8 +46,7 @@ const NAN: u64 = 1;
 static SAMPLERS: Mutex<BTreeMap<usize, Sampler>> = Mutex::new(BTreeMap::new());
 
 fn with_sampler<R>(handle: usize, act: impl FnOnce(&mut Sampler) -> Outcome<R>) -> Outcome<R> {
-    let mut samplers = SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner);
-    act(samplers.get_mut(&handle).ok_or(Code::INVALID_PARAMETER)?)
+    act(lock(&SAMPLERS).get_mut(&handle).ok_or(Code::INVALID_PARAMETER)?)
 }
 
 /// Returns how many words a sample takes, of which the first few are used.
@@ -127,13 +127,16 @@ pub(crate) fn check_device(device: usize) -> Outcome {
     if device < link::options().devices as usize { Ok(()) } else { Err(Code(2)) }
 }
 
+pub(crate) fn availability(params: &mut Availability) -> Outcome {
+    check_device(params.device)?;
+    params.size = 8;
+    Ok(())
+}
+
 pub(crate) fn enable(params: &mut Enable) -> Outcome {
     check_device(params.device)?;
-    match link::options().pm_error.code_for(params.device as u32) {
-        0 => {}
-        code => return Err(Code(code)),
-    }
-    let mut samplers = SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner);
+    Code::unless(link::options().pm_error.code_for(params.device as u32))?;
+    let mut samplers = lock(&SAMPLERS);
     let handle = FIRST_HANDLE + params.device;
     if samplers.contains_key(&handle) {
         return Err(Code::INVALID_OPERATION);
@@ -145,7 +148,7 @@ pub(crate) fn enable(params: &mut Enable) -> Outcome {
 }
 
 pub(crate) fn disable(handle: usize) -> Outcome {
-    let disabled = SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+    let disabled = lock(&SAMPLERS).remove(&handle);
     count(&link::counters().pm_disables);
     disabled.map(drop).ok_or(Code::INVALID_PARAMETER)
 }

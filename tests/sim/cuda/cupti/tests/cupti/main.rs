@@ -2,7 +2,5 @@
 #![cfg(target_os = "linux")]
 
 mod alone;
-mod delivery;
 mod driver;
-mod faults;
 mod records;

@@ -1,11 +1,10 @@
 //! The functions of PTI that are about metrics.
 
-use super::metrics::{GROUPS, Group};
-use super::{Collected, LEAST_BUFFER, MOST_RECORDS, RAW_RECORD};
-use crate::api::export;
-use crate::code::{Code, Outcome, give, unless};
+use super::{LEAST_BUFFER, MOST_RECORDS, RAW_RECORD};
+use crate::code::{Code, Outcome, code_of, give};
 use crate::link::{self, need_driver};
 use crate::shared::devices;
+use sim_core::exports;
 use sim_core::ffi::slice;
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -20,31 +19,6 @@ pub struct Device {
     uuid: [u8; 16],
 }
 
-/// `pti_metrics_group_properties_t`
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct MetricsGroup {
-    handle: usize,
-    kind: u32,
-    domain: u32,
-    count: u32,
-    metrics: usize,
-    name: *const c_char,
-    description: *const c_char,
-}
-
-/// `pti_metric_properties_t`
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct MetricProperties {
-    handle: usize,
-    name: *const c_char,
-    description: *const c_char,
-    kind: u32,
-    value_type: u32,
-    unit: *const c_char,
-}
-
 /// `pti_metrics_scope_record_metadata_t`
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -54,19 +28,6 @@ pub struct Metadata {
     value_types: *const u32,
     names: *const *const c_char,
     units: *const *const c_char,
-}
-
-/// `pti_metrics_scope_collection_buffer_properties_t`
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct BufferProperties {
-    size: usize,
-    device: usize,
-    scopes: usize,
-    bytes: usize,
-    first_append: u64,
-    last_append: u64,
-    group: *const c_char,
 }
 
 /// `pti_metrics_scope_record_t`
@@ -83,13 +44,6 @@ pub struct ScopeRecord {
 fn need_scopes() -> Outcome {
     need_driver()?;
     if link::options().pti.is_since("0.15") { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
-}
-
-/// Handles of the groups, by their place.
-const GROUP_HANDLE: usize = 0x5e00_0030_0000;
-
-fn group(handle: usize) -> Outcome<&'static Group> {
-    handle.checked_sub(GROUP_HANDLE).and_then(|index| GROUPS.get(index)).ok_or(Code::BAD_ARGUMENT)
 }
 
 /// Gives things, or without a place for them how many there are.
@@ -110,9 +64,10 @@ fn bytes_of(metrics: usize) -> usize {
     size_of::<ScopeRecord>() + metrics * 8
 }
 
-export! {
-    fn ptiMetricsGetDevices(places: *mut Device, number: *mut u32) {
-        need_driver()?;
+exports! {
+    code_of as u32;
+
+    fn ptiMetricsGetDevices(places: *mut Device, number: *mut u32), by need_driver {
         let options = link::options();
         let name = CString::new(options.name.as_str()).unwrap_or_default();
         let device = |index| Device {
@@ -125,48 +80,15 @@ export! {
         give_all(places, number, (0..options.devices).map(device).collect())
     }
 
-    fn ptiMetricsGetMetricGroups(device: usize, places: *mut MetricsGroup, number: *mut u32) {
-        need_driver()?;
-        devices::index(link::options(), device).ok_or(Code::BAD_ARGUMENT)?;
-        /// Metrics that are requested by kernel.
-        const EVENT_BASED: u32 = 1;
-        let groups = GROUPS.iter().enumerate().map(|(index, group)| MetricsGroup {
-            handle: GROUP_HANDLE + index,
-            kind: EVENT_BASED,
-            domain: 0,
-            count: group.metrics.len() as u32,
-            metrics: 0,
-            name: group.name.as_ptr(),
-            description: group.description.as_ptr(),
-        });
-        give_all(places, number, groups.collect())
-    }
-
-    fn ptiMetricsGetMetricsProperties(handle: usize, places: *mut MetricProperties) {
-        need_driver()?;
-        let metrics = group(handle)?.metrics.iter().map(|metric| MetricProperties {
-            handle: std::ptr::from_ref(metric) as usize,
-            name: metric.name.as_ptr(),
-            description: metric.description.as_ptr(),
-            kind: metric.kind,
-            value_type: metric.value_type,
-            unit: metric.unit.as_ptr(),
-        });
-        let mut number = 0;
-        give_all(places, &raw mut number, metrics.collect())
-    }
-
-    fn ptiMetricsScopeEnable(place: *mut usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeEnable(place: *mut usize), by need_scopes {
         if place.is_null() { Err(Code::BAD_ARGUMENT) } else { give(place, super::make()) }
     }
 
     fn ptiMetricsScopeConfigure(
         scope: usize, mode: u32, devices: *const usize, device_count: u32, names: *const *const c_char,
         name_count: usize,
-    ) {
-        need_scopes()?;
-        unless(link::options().scope_error)?;
+    ), by need_scopes {
+        Code::unless(link::options().scope_error)?;
         /// The one mode that there is: each kernel by itself.
         const AUTO_KERNEL: u32 = 1;
         let names = slice(names, name_count);
@@ -179,8 +101,7 @@ export! {
         if mode == AUTO_KERNEL { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
     }
 
-    fn ptiMetricsScopeQueryCollectionBufferSize(scope: usize, scopes: usize, place: *mut usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeQueryCollectionBufferSize(scope: usize, scopes: usize, place: *mut usize), by need_scopes {
         super::with(scope, |scope| scope.choice().map(drop))?;
         if scopes > MOST_RECORDS {
             return Err(Code::PARTIAL_BUFFER);
@@ -188,8 +109,7 @@ export! {
         give(place, (scopes * RAW_RECORD).max(LEAST_BUFFER))
     }
 
-    fn ptiMetricsScopeSetCollectionBufferSize(scope: usize, size: usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeSetCollectionBufferSize(scope: usize, size: usize), by need_scopes {
         super::with_idle(scope, |scope| {
             scope.choice()?;
             scope.buffer_size = size;
@@ -197,30 +117,25 @@ export! {
         })
     }
 
-    fn ptiMetricsScopeStartCollection(scope: usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeStartCollection(scope: usize), by need_scopes {
         super::start(scope)
     }
 
-    fn ptiMetricsScopeStopCollection(scope: usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeStopCollection(scope: usize), by need_scopes {
         super::stop(scope)
     }
 
-    fn ptiMetricsScopeDisable(scope: usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeDisable(scope: usize), by need_scopes {
         super::destroy(scope)
     }
 
-    fn ptiMetricsScopeGetCollectionBuffersCount(scope: usize, place: *mut usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeGetCollectionBuffersCount(scope: usize, place: *mut usize), by need_scopes {
         super::with(scope, |scope| {
             if scope.collects { Err(Code::COLLECTION_NOT_DISABLED) } else { give(place, scope.collected.len()) }
         })
     }
 
-    fn ptiMetricsScopeGetCollectionBuffer(scope: usize, index: usize, buffer: *mut usize, size: *mut usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeGetCollectionBuffer(scope: usize, index: usize, buffer: *mut usize, size: *mut usize), by need_scopes {
         super::with(scope, |scope| {
             let collected = scope.collected.get(index).ok_or(Code::BAD_ARGUMENT)?;
             give(buffer, collected.address())?;
@@ -228,24 +143,7 @@ export! {
         })
     }
 
-    fn ptiMetricsScopeGetCollectionBufferProperties(scope: usize, buffer: usize, place: *mut BufferProperties) {
-        need_scopes()?;
-        // SAFETY: the caller promises null or a valid place.
-        let size = unsafe { place.as_ref() }.map(|its| its.size).ok_or(Code::BAD_ARGUMENT)?;
-        if size < size_of::<BufferProperties>() {
-            return Err(Code::BAD_ARGUMENT);
-        }
-        super::with(scope, |scope| {
-            let Collected { device, kernels, .. } = scope.buffer(buffer)?;
-            let (device, scopes) = (devices::handle(*device), kernels.len());
-            let group = GROUPS[scope.choice()?.group].name.as_ptr();
-            let (bytes, first_append, last_append) = (scopes * RAW_RECORD, 0, 0);
-            give(place, BufferProperties { size, device, scopes, bytes, first_append, last_append, group })
-        })
-    }
-
-    fn ptiMetricsScopeQueryMetricsBufferSize(scope: usize, buffer: usize, size: *mut usize, records: *mut usize) {
-        need_scopes()?;
+    fn ptiMetricsScopeQueryMetricsBufferSize(scope: usize, buffer: usize, size: *mut usize, records: *mut usize), by need_scopes {
         super::with(scope, |scope| {
             let kernels = scope.buffer(buffer)?.kernels.len();
             give(size, kernels * bytes_of(scope.choice()?.metrics.len()))?;
@@ -256,8 +154,7 @@ export! {
     /// First come the records, then the values of each.
     fn ptiMetricsScopeCalculateMetrics(
         scope: usize, buffer: usize, place: *mut c_void, size: usize, records: *mut usize,
-    ) {
-        need_scopes()?;
+    ), by need_scopes {
         if place.is_null() {
             return Err(Code::BAD_ARGUMENT);
         }
@@ -287,8 +184,7 @@ export! {
         })
     }
 
-    fn ptiMetricsScopeGetMetricsMetadata(scope: usize, place: *mut Metadata) {
-        need_scopes()?;
+    fn ptiMetricsScopeGetMetricsMetadata(scope: usize, place: *mut Metadata), by need_scopes {
         // SAFETY: the caller promises null or a valid place.
         let size = unsafe { place.as_ref() }.map_or(0, |its| its.size);
         if size == 0 {
@@ -309,7 +205,6 @@ mod tests {
 
     #[test]
     fn the_structs_are_as_large_as_ptis() {
-        assert_eq!([size_of::<Device>(), size_of::<MetricsGroup>(), size_of::<MetricProperties>()], [40, 48, 40]);
-        assert_eq!([size_of::<Metadata>(), size_of::<BufferProperties>(), size_of::<ScopeRecord>()], [40, 56, 32]);
+        assert_eq!([size_of::<Device>(), size_of::<Metadata>(), size_of::<ScopeRecord>()], [40, 40, 32]);
     }
 }

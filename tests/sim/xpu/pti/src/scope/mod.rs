@@ -8,17 +8,12 @@ use crate::shared::counters::count;
 use crate::shared::devices;
 use crate::shared::tracer::{KERNEL, Work};
 use crate::{link, views};
-use metrics::{GROUPS, Metric};
-use std::collections::{BTreeMap, BTreeSet};
+use metrics::Metric;
+use sim_core::handles::Handles;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// By their handles.
-static SCOPES: LazyLock<Mutex<BTreeMap<usize, Scope>>> = LazyLock::new(Mutex::default);
-
-fn lock() -> MutexGuard<'static, BTreeMap<usize, Scope>> {
-    SCOPES.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static SCOPES: Handles<Scope> = Handles::behind(0x5e00_0020_0000);
 
 /// The least that a buffer of raw data holds, and what the data of a kernel take there.
 const LEAST_BUFFER: usize = 2_048;
@@ -39,7 +34,6 @@ struct Scope {
 struct Choice {
     /// Indices; with none, all devices.
     devices: BTreeSet<u32>,
-    group: usize,
     metrics: Vec<&'static Metric>,
     /// As PTI hands them out, for as long as there is the scope.
     value_types: Vec<u32>,
@@ -67,16 +61,15 @@ impl Collected {
 impl Choice {
     fn of(devices: BTreeSet<u32>, names: &[&CStr]) -> Outcome<Choice> {
         let find = |name: &&CStr| metrics::find(name).ok_or(Code::METRIC_NOT_FOUND);
-        let places = names.iter().map(find).collect::<Outcome<Vec<_>>>()?;
-        let (group, _) = *places.first().ok_or(Code::BAD_ARGUMENT)?;
-        if places.iter().any(|(other, _)| *other != group) {
+        let metrics = names.iter().map(find).collect::<Outcome<Vec<_>>>()?;
+        let group = metrics.first().ok_or(Code::BAD_ARGUMENT)?.group;
+        if metrics.iter().any(|metric| metric.group != group) {
             return Err(Code::NOT_A_SINGLE_GROUP);
         }
-        let metrics: Vec<_> = places.iter().map(|(group, metric)| &GROUPS[*group].metrics[*metric]).collect();
         let value_types = metrics.iter().map(|metric| metric.value_type).collect();
         let names = metrics.iter().map(|metric| metric.name.as_ptr()).collect();
         let units = metrics.iter().map(|metric| metric.unit.as_ptr()).collect();
-        Ok(Choice { devices, group, metrics, value_types, names, units })
+        Ok(Choice { devices, metrics, value_types, names, units })
     }
 }
 
@@ -104,15 +97,12 @@ impl Scope {
 /// Makes a scope; its handle.
 fn make() -> usize {
     count(&link::counters().scopes);
-    let mut scopes = lock();
-    let handle = scopes.keys().next_back().map_or(0x5e00_0020_0000, |last| last + 0x10);
-    scopes.insert(handle, Scope::default());
-    handle
+    SCOPES.add(Scope::default())
 }
 
 /// Does something with a scope.
 fn with<T>(handle: usize, body: impl FnOnce(&mut Scope) -> Outcome<T>) -> Outcome<T> {
-    body(lock().get_mut(&handle).ok_or(Code::BAD_ARGUMENT)?)
+    SCOPES.with(handle, Code::BAD_ARGUMENT, body)
 }
 
 /// As [`with`], with one that does not collect.
@@ -150,7 +140,7 @@ fn stop(handle: usize) -> Outcome {
 }
 
 fn destroy(handle: usize) -> Outcome {
-    lock().remove(&handle).map(drop).ok_or(Code::BAD_ARGUMENT)
+    SCOPES.remove(handle).map(drop).ok_or(Code::BAD_ARGUMENT)
 }
 
 /// A piece of work has ended.
@@ -158,15 +148,14 @@ pub(crate) fn completed(work: &Work) {
     if work.kind != KERNEL {
         return;
     }
-    for scope in lock().values_mut().filter(|scope| scope.collects) {
-        let is_chosen = |choice: &Choice| choice.devices.is_empty() || choice.devices.contains(&work.device);
-        if scope.choice.as_ref().is_some_and(is_chosen) {
-            scope.keep(work);
-        }
-    }
+    let is_chosen = |choice: &Choice| choice.devices.is_empty() || choice.devices.contains(&work.device);
+    SCOPES.with_all(|scopes| {
+        let collecting = scopes.values_mut().filter(|scope| scope.collects);
+        collecting.filter(|scope| scope.choice.as_ref().is_some_and(is_chosen)).for_each(|scope| scope.keep(work));
+    });
 }
 
 /// How many scopes there are.
 pub(crate) fn open() -> u64 {
-    lock().len() as u64
+    SCOPES.with_all(|scopes| scopes.len() as u64)
 }

@@ -2,7 +2,6 @@
 #![cfg(target_os = "linux")]
 
 mod alone;
-mod faults;
 mod program;
 mod records;
 mod scopes;

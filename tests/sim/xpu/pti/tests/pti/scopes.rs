@@ -90,31 +90,6 @@ fn each_kernel_of_the_device_has_its_values() {
 }
 
 #[test]
-fn metadata_name_the_metrics() {
-    let session = session_of("", &[KERNEL]);
-    let pti = session.pti;
-    let (_, scope) = enable(pti);
-    let get = pti.function::<extern "C" fn(usize, *mut [usize; 5]) -> u32>("ptiMetricsScopeGetMetricsMetadata");
-    let mut metadata = [40, 0, 0, 0, 0];
-    assert_eq!(get(scope, &raw mut metadata), 105);
-    assert_eq!(configure(pti, scope, devices(pti)[0][0], &["GPU_BUSY", "GpuTime"]), 0);
-    assert_eq!(get(scope, &raw mut metadata), 0);
-    // SAFETY: there are as many types as metrics.
-    let types = unsafe { std::slice::from_raw_parts(metadata[2] as *const u32, metadata[1]) };
-    let texts = |place: usize| -> Vec<String> {
-        // SAFETY: there are as many texts as metrics.
-        let texts = unsafe { std::slice::from_raw_parts(place as *const *const c_char, metadata[1]) };
-        // SAFETY: each is a C string.
-        texts.iter().map(|text| unsafe { CStr::from_ptr(*text) }.to_str().unwrap().to_owned()).collect()
-    };
-    assert_eq!(
-        (types, texts(metadata[3]), texts(metadata[4])),
-        (&[3, 1][..], vec!["GPU_BUSY".into(), "GpuTime".into()], vec!["percent".into(), "ns".into()])
-    );
-    call(pti, "ptiMetricsScopeDisable", scope);
-}
-
-#[test]
 fn what_cannot_be_collected_is_refused() {
     let session = session_of("", &[]);
     let pti = session.pti;
