@@ -5,8 +5,14 @@ mod spelling;
 
 pub use bounded::Bounded;
 pub use spelling::closest_name;
+use std::ffi::CString;
 use std::fmt::{self, Write};
 use std::path::Path;
+
+/// Returns a C string without the text's NUL bytes.
+pub fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).unwrap_or_default()
+}
 
 /// Formats a count with its noun: "1 slice", "2 slices", "2 launches", "2 copies".
 pub fn count_with_noun(count: u64, noun: &str) -> CountWithNoun<'_> {

@@ -55,6 +55,11 @@ pub fn virtual_nanos() -> Option<u64> {
     selected().map(VirtualClock::tick)
 }
 
+/// Returns whether a virtual clock is selected.
+pub fn is_virtual() -> bool {
+    selected().is_some()
+}
+
 /// Sleeps for that time.
 pub fn sleep(time: Duration) {
     match selected() {

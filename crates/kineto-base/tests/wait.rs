@@ -5,7 +5,9 @@
 use kineto_base::channel::{bounded, channel};
 use kineto_base::clock::{Anchor, Converter, now};
 use kineto_base::os::thread::spawn;
+use kineto_base::wait::virtual_clock::selected;
 use kineto_base::wait::{park_until, sleep, steady, unpark, wall};
+use std::process::Command;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -138,4 +140,26 @@ fn time_passes_by_itself_while_something_waits_for_it() {
         assert!(steady() - begin - 86_400 * SECOND < SECOND);
         assert!(machine.elapsed() < 3600 * SECOND);
     });
+}
+
+#[test]
+fn time_passes_after_processes_ended_in_a_wait() {
+    virtual_time(|clock| {
+        let begin = steady();
+        // More than may use the clock at once.
+        for _ in 0..20 {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let output = child.args(["--ignored", "--exact", "child_that_ends_in_a_wait"]).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+            clock.advance(2 * SECOND);
+        }
+        assert_eq!((steady() - begin).as_secs(), 40);
+    });
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_that_ends_in_a_wait() {
+    drop(spawn("waits", Box::new(|| sleep(SECOND))).unwrap());
+    selected().unwrap().settle();
 }

@@ -58,6 +58,11 @@ impl LiveFile {
         None
     }
 
+    /// Returns no entry.
+    pub fn removal(_kind: JournalKind, _key: (u64, u64)) -> Option<Vec<u64>> {
+        None
+    }
+
     /// Notes an entry.
     pub fn put(&self, _kind: JournalKind, _key: (u64, u64), _encode: impl FnOnce(&mut List<u8>)) -> bool {
         match *self {}

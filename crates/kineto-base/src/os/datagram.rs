@@ -1,7 +1,7 @@
 //! Datagrams between processes of one machine: the sender's credentials, and waiting.
 #![allow(unsafe_code, reason = "the sender of a datagram, and poll, have no safe form")]
 
-use crate::wait::{steady, virtual_nanos};
+use crate::wait::{is_virtual, steady};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
@@ -122,7 +122,7 @@ fn close_all(data: *const u8, length: usize) {
 pub fn wait_readable(descriptors: &[RawFd], patience: Duration) {
     /// Descriptors do not follow a virtual clock, so both are polled in turns.
     const LOOK: Duration = Duration::from_millis(20);
-    if virtual_nanos().is_none() {
+    if !is_virtual() {
         poll_readable(descriptors, patience);
         return;
     }

@@ -22,6 +22,10 @@ pub mod process;
 pub mod process_lock;
 #[cfg(feature = "segments")]
 pub mod shared_file;
+#[cfg(not(unix))]
+#[path = "signal/absent.rs"]
+pub mod signal;
+#[cfg(unix)]
 pub mod signal;
 #[cfg(unix)]
 pub mod stderr;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The environment variable that names the file of the clock.
-pub const VARIABLE: &str = "KINETO_VIRTUAL_CLOCK";
+pub const VARIABLE: &str = "VIRTUAL_CLOCK_FILE";
 
 /// A clock that moves only if it is advanced. All times are in nanoseconds.
 #[repr(C)]
@@ -90,8 +90,9 @@ impl VirtualClock {
     fn add_process(&self) {
         let own = std::process::id();
         let is_added = |process: &AtomicU32| {
-            let claimed = process.compare_exchange(0, own, Ordering::SeqCst, Ordering::SeqCst);
-            claimed.is_ok() || claimed == Err(own)
+            let user = process.load(Ordering::SeqCst);
+            let is_free = user == 0 || !Path::new(&format!("/proc/{user}")).exists();
+            user == own || is_free && process.compare_exchange(user, own, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         };
         assert!(self.processes.iter().any(is_added), "too many processes use the clock");
     }
@@ -188,8 +189,9 @@ impl VirtualClock {
 
     /// Sets the time to the next deadline; returns whether there is one by then.
     fn jump(&self, until: u64) -> bool {
-        let waiting = self.deadlines.iter().map(|place| place.load(Ordering::SeqCst));
-        let next = waiting.filter(|at| *at != 0 && *at <= until).min();
+        let (now, waiting) = (self.now(), self.deadlines.iter().map(|place| place.load(Ordering::SeqCst)));
+        // At rest, an earlier deadline is of a process that ended while it waited.
+        let next = waiting.filter(|at| *at > now && *at <= until).min();
         if let Some(next) = next {
             self.now.fetch_max(next, Ordering::SeqCst);
             self.wake();

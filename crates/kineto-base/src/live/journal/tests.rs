@@ -2,9 +2,10 @@
 
 use super::super::{JournalKind, LiveFile, LiveGaps};
 use super::GENERATION;
+use crate::wait::sleep;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-use test_base::read_entries;
+use std::time::Duration;
+use test_base::{poll_until, read_entries, virtual_time};
 
 fn create(bytes_max: u64) -> (tempfile::TempDir, std::sync::Arc<LiveFile>) {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -36,6 +37,10 @@ fn journal_stays_small_when_entries_are_replaced() {
 
 #[test]
 fn entries_without_room_wait_for_it() {
+    virtual_time(|clock| clock.run(note_more_than_fits));
+}
+
+fn note_more_than_fits() {
     let (_folder, file) = create(1 << 20);
     let put = |key| file.put(JournalKind::LargePayload, (key, 0), |out| out.extend(vec![1; 200 << 10]));
     assert_eq!((0..10).filter(|key| put(*key)).count(), 10, "some wait");
@@ -48,10 +53,7 @@ fn entries_without_room_wait_for_it() {
     // Removed entries free space for those that wait, one of which was removed too.
     (0..kept).for_each(|key| file.remove(JournalKind::LargePayload, (key, 0)));
     file.remove(JournalKind::LargePayload, (9, 0));
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while file.maintain().entries > 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    poll_until(|| file.maintain().entries == 0);
     let mut found: Vec<_> =
         read_entries(file.path()).into_keys().filter(|key| key.0 == JournalKind::LargePayload as u32).collect();
     found.sort_unstable();
@@ -60,31 +62,28 @@ fn entries_without_room_wait_for_it() {
 
 #[test]
 fn full_journal_is_not_compacted_again_and_again() {
+    virtual_time(|clock| clock.run(fill_a_journal));
+}
+
+fn fill_a_journal() {
     let (_folder, file) = create(1 << 20);
     let generation = || file.slot_file().header()[GENERATION].load(Ordering::Relaxed);
     let all: u64 = 60_000;
     let noted = (0..all).filter(|key| file.put(JournalKind::Lane, (*key, 0), |out| out.extend([7; 60]))).count() as u64;
     assert!(noted < all);
-    let deadline = Instant::now() + Duration::from_millis(200);
-    let mut calls = 0;
-    while calls < 100 || Instant::now() < deadline {
+    for _ in 0..100 {
         let gaps = file.maintain();
         assert!(gaps.entries > 0 && !gaps.has_room_again, "{gaps:?}");
-        calls += 1;
+        sleep(Duration::from_millis(2));
     }
-    assert!(generation() <= 8, "{} of {calls}", generation());
+    assert!(generation() <= 8, "{}", generation());
     // When there is room, all entries are to be noted again: once.
     let mut has_room = false;
     for key in 0..noted {
         file.remove(JournalKind::Lane, (key, 0));
         has_room |= key % 500 == 0 && file.maintain().has_room_again;
     }
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !has_room && Instant::now() < deadline {
-        has_room = file.maintain().has_room_again;
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(Instant::now() < deadline);
+    poll_until(|| has_room || file.maintain().has_room_again);
     assert!(!file.maintain().has_room_again);
 }
 
