@@ -32,11 +32,19 @@ struct Key {
 impl Keys {
     /// Returns the keys for fields with these names.
     pub fn new(names: &[&str]) -> Keys {
+        Keys::with(names, field_names::argument_for_field, field_names::name_in_file)
+    }
+
+    /// Returns the keys of a counter's fields, which are the unchanged names: a counter has only series.
+    pub fn of_series(names: &[&str]) -> Keys {
+        Keys::with(names, |_| None, str::to_owned)
+    }
+
+    fn with(names: &[&str], argument: fn(&str) -> Option<&'static Entry>, own_name: fn(&str) -> String) -> Keys {
         let mut used: Vec<String> = Vec::new();
         let key = |field: &str| {
-            let known =
-                field_names::argument_for_field(field).filter(|entry| !used.iter().any(|used| used == entry.key));
-            let own = make_unique(field_names::name_in_file(field), &used);
+            let known = argument(field).filter(|entry| !used.iter().any(|used| used == entry.key));
+            let own = make_unique(own_name(field), &used);
             used.extend(known.map(|entry| entry.key.to_owned()));
             used.push(own.clone());
             Key { field_key: own, entry: known }
@@ -45,18 +53,6 @@ impl Keys {
             name: names.iter().position(|name| *name == NAME_FIELD),
             fields: names.iter().copied().map(key).collect(),
         }
-    }
-
-    /// Returns the keys of a counter's fields, which are the unchanged names: a counter has only series.
-    pub fn of_series(names: &[&str]) -> Keys {
-        let (mut fields, mut used, mut name) = (Vec::new(), Vec::new(), None);
-        for (number, field) in names.iter().enumerate() {
-            name = name.or((*field == NAME_FIELD).then_some(number));
-            let own = make_unique((*field).to_owned(), &used);
-            used.push(own.clone());
-            fields.push(Key { field_key: own, entry: None });
-        }
-        Keys { fields, name }
     }
 
     /// Returns for each field the key that it has for any value; `None` if the key depends on the value, or the field

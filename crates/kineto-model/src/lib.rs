@@ -19,6 +19,7 @@ pub mod keys;
 pub mod layout;
 mod loss;
 pub mod memory;
+mod named_values;
 pub mod rows;
 pub mod write;
 

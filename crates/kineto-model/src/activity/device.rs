@@ -3,24 +3,33 @@
 use std::fmt;
 
 use super::ActivityType;
+use crate::named_values;
 
-/// The type of device on which an activity ran; the numbers are PyTorch's, as in `Device Type` of memory events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum DeviceType {
-    /// The host.
-    Cpu = 0,
-    /// An NVIDIA GPU, or an AMD GPU under ROCm.
-    Cuda = 1,
-    /// An Intel GPU.
-    Xpu = 12,
-    /// A Habana accelerator.
-    Hpu = 15,
-    /// Meta's accelerator.
-    Mtia = 19,
-    /// The device of an out-of-tree backend of PyTorch.
-    PrivateUse1 = 20,
+named_values! {
+    /// The type of device on which an activity ran; the numbers are PyTorch's, as in `Device Type` of memory events.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[repr(u8)]
+    pub enum DeviceType {
+        /// The host.
+        Cpu = 0 => "CPU",
+        /// An NVIDIA GPU, or an AMD GPU under ROCm.
+        Cuda = 1 => "CUDA",
+        /// An Intel GPU.
+        Xpu = 12 => "XPU",
+        /// A Habana accelerator.
+        Hpu = 15 => "HPU",
+        /// Meta's accelerator.
+        Mtia = 19 => "MTIA",
+        /// The device of an out-of-tree backend of PyTorch.
+        PrivateUse1 = 20 => "PrivateUse1",
+    }
+
+    /// All device types, by number.
+    pub const ALL;
+
+    /// Returns the name of the device type.
+    pub const fn as_str;
 }
 
 /// The vendor of the devices, for activity types that vendors share, such as `kernel` and `gpu_memcpy`.
@@ -40,28 +49,6 @@ pub enum Accelerator {
 }
 
 impl DeviceType {
-    /// All device types, by number.
-    pub const ALL: &'static [DeviceType] = &[
-        DeviceType::Cpu,
-        DeviceType::Cuda,
-        DeviceType::Xpu,
-        DeviceType::Hpu,
-        DeviceType::Mtia,
-        DeviceType::PrivateUse1,
-    ];
-
-    /// Returns the name of the device type.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            DeviceType::Cpu => "CPU",
-            DeviceType::Cuda => "CUDA",
-            DeviceType::Xpu => "XPU",
-            DeviceType::Hpu => "HPU",
-            DeviceType::Mtia => "MTIA",
-            DeviceType::PrivateUse1 => "PrivateUse1",
-        }
-    }
-
     /// Returns PyTorch's number of the device type.
     pub const fn number(self) -> u8 {
         self as u8

@@ -5,55 +5,42 @@ use std::str::FromStr;
 
 use super::{ActivityType, ActivityTypes};
 use crate::error::Error;
+use crate::named_values;
 
-/// A group of activity types; `ProfilerActivity` in PyTorch.
-///
-/// ```
-/// use kineto_trace::activity::ActivityGroup;
-///
-/// let selected = ActivityGroup::parse_csv("cpu,cuda").unwrap();
-/// assert_eq!(selected, ActivityGroup::Cpu | ActivityGroup::Cuda);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ActivityGroup {
-    /// The host.
-    Cpu,
-    /// NVIDIA devices, and AMD devices under ROCm.
-    Cuda,
-    /// Intel devices.
-    Xpu,
-    /// Meta's accelerators.
-    Mtia,
-    /// Habana devices.
-    Hpu,
-    /// Devices of an out-of-tree backend of PyTorch.
-    PrivateUse1,
+named_values! {
+    /// A group of activity types; `ProfilerActivity` in PyTorch.
+    ///
+    /// ```
+    /// use kineto_trace::activity::ActivityGroup;
+    ///
+    /// let selected = ActivityGroup::parse_csv("cpu,cuda").unwrap();
+    /// assert_eq!(selected, ActivityGroup::Cpu | ActivityGroup::Cuda);
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum ActivityGroup {
+        /// The host.
+        Cpu => "CPU",
+        /// NVIDIA devices, and AMD devices under ROCm.
+        Cuda => "CUDA",
+        /// Intel devices.
+        Xpu => "XPU",
+        /// Meta's accelerators.
+        Mtia => "MTIA",
+        /// Habana devices.
+        Hpu => "HPU",
+        /// Devices of an out-of-tree backend of PyTorch.
+        PrivateUse1 => "PrivateUse1",
+    }
+
+    /// All groups.
+    pub const ALL;
+
+    /// Returns the name of the group.
+    pub const fn as_str;
 }
 
 impl ActivityGroup {
-    /// All groups.
-    pub const ALL: &'static [ActivityGroup] = &[
-        ActivityGroup::Cpu,
-        ActivityGroup::Cuda,
-        ActivityGroup::Xpu,
-        ActivityGroup::Mtia,
-        ActivityGroup::Hpu,
-        ActivityGroup::PrivateUse1,
-    ];
-
-    /// Returns the name of the group.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ActivityGroup::Cpu => "CPU",
-            ActivityGroup::Cuda => "CUDA",
-            ActivityGroup::Xpu => "XPU",
-            ActivityGroup::Mtia => "MTIA",
-            ActivityGroup::Hpu => "HPU",
-            ActivityGroup::PrivateUse1 => "PrivateUse1",
-        }
-    }
-
     /// Returns the types of the group, as in PyTorch's newest front end.
     ///
     /// Runtime and driver calls are both in the host's group and in their vendor's. `cuda_sync` is in no group, and

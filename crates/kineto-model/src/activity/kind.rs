@@ -3,154 +3,95 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::ActivityTypes;
+use super::{Accelerator, ActivityTypes, DeviceType};
 use crate::error::Error;
+use crate::named_values;
 
-/// The type of an activity; the numbers are libkineto's and do not change.
-///
-/// The name ([`as_str`](ActivityType::as_str)) is the `cat` of a row in the trace file, and selects the type in a
-/// configuration. The first 18 types are libkineto's default set, [`ActivityTypes::DEFAULT`].
-///
-/// ```
-/// use kineto_trace::activity::ActivityType;
-///
-/// assert_eq!("kernel".parse::<ActivityType>()?, ActivityType::ConcurrentKernel);
-/// assert_eq!(ActivityType::GpuMemcpy.as_str(), "gpu_memcpy");
-/// # Ok::<(), kineto_trace::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum ActivityType {
-    /// A host operation.
-    CpuOp = 0,
-    /// A range that the user named on the host.
-    UserAnnotation = 1,
-    /// The same range on a device: from the first to the last work launched inside it.
-    GpuUserAnnotation = 2,
-    /// A copy from, to or between devices.
-    GpuMemcpy = 3,
-    /// A fill of device memory.
-    GpuMemset = 4,
-    /// A kernel on a device; its name is `kernel`.
-    ConcurrentKernel = 5,
-    /// Never written as a row; selecting it links device work to the host activity that launched it.
-    ExternalCorrelation = 6,
-    /// A call of the CUDA runtime; HIP's too, on ROCm.
-    CudaRuntime = 7,
-    /// A call of the CUDA driver.
-    CudaDriver = 8,
-    /// A point in time on the host.
-    CpuInstantEvent = 9,
-    /// A function of an interpreter.
-    PythonFunction = 10,
-    /// Time spent by the collector itself.
-    Overhead = 11,
-    /// A call of the MTIA runtime.
-    MtiaRuntime = 12,
-    /// Work of an MTIA command processor.
-    MtiaCcpEvents = 13,
-    /// MTIA's workload insight, formerly `mtia_workloadd`.
-    MtiaInsight = 14,
-    /// A wait for a CUDA stream, event or context.
-    CudaSync = 15,
-    /// A CUDA event recorded on a device.
-    CudaEvent = 16,
-    /// Values of MTIA's counters.
-    MtiaCounters = 17,
-    /// A call of the Glow runtime.
-    GlowRuntime = 18,
-    /// The metrics of a kernel, by CUPTI's range profiler.
-    CudaProfilerRange = 19,
-    /// An operation on a Habana device.
-    HpuOp = 20,
-    /// A call of the SYCL runtime.
-    XpuRuntime = 21,
-    /// A call of Level Zero.
-    XpuDriver = 22,
-    /// A collective operation, reported by its library on the host.
-    CollectiveComm = 23,
-    /// A runtime call of an out-of-tree backend of PyTorch.
-    PrivateUse1Runtime = 24,
-    /// A driver call of an out-of-tree backend of PyTorch.
-    PrivateUse1Driver = 25,
-    /// Intel's metrics, by kernel.
-    XpuScopeProfiler = 26,
-    /// A wait on the host for a fence, event, command list or queue of Level Zero.
-    XpuSync = 27,
-    /// Sampled values of a GPU's counters.
-    HardwareCounters = 28,
+named_values! {
+    /// The type of an activity; the numbers are libkineto's and do not change.
+    ///
+    /// The name ([`as_str`](ActivityType::as_str)) is the `cat` of a row in the trace file, and selects the type in a
+    /// configuration. The first 18 types are libkineto's default set, [`ActivityTypes::DEFAULT`].
+    ///
+    /// ```
+    /// use kineto_trace::activity::ActivityType;
+    ///
+    /// assert_eq!("kernel".parse::<ActivityType>()?, ActivityType::ConcurrentKernel);
+    /// assert_eq!(ActivityType::GpuMemcpy.as_str(), "gpu_memcpy");
+    /// # Ok::<(), kineto_trace::Error>(())
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[repr(u8)]
+    pub enum ActivityType {
+        /// A host operation.
+        CpuOp = 0 => "cpu_op",
+        /// A range that the user named on the host.
+        UserAnnotation = 1 => "user_annotation",
+        /// The same range on a device: from the first to the last work launched inside it.
+        GpuUserAnnotation = 2 => "gpu_user_annotation",
+        /// A copy from, to or between devices.
+        GpuMemcpy = 3 => "gpu_memcpy",
+        /// A fill of device memory.
+        GpuMemset = 4 => "gpu_memset",
+        /// A kernel on a device; its name is `kernel`.
+        ConcurrentKernel = 5 => "kernel",
+        /// Never written as a row; selecting it links device work to the host activity that launched it.
+        ExternalCorrelation = 6 => "external_correlation",
+        /// A call of the CUDA runtime; HIP's too, on ROCm.
+        CudaRuntime = 7 => "cuda_runtime",
+        /// A call of the CUDA driver.
+        CudaDriver = 8 => "cuda_driver",
+        /// A point in time on the host.
+        CpuInstantEvent = 9 => "cpu_instant_event",
+        /// A function of an interpreter.
+        PythonFunction = 10 => "python_function",
+        /// Time spent by the collector itself.
+        Overhead = 11 => "overhead",
+        /// A call of the MTIA runtime.
+        MtiaRuntime = 12 => "mtia_runtime",
+        /// Work of an MTIA command processor.
+        MtiaCcpEvents = 13 => "mtia_ccp_events",
+        /// MTIA's workload insight, formerly `mtia_workloadd`.
+        MtiaInsight = 14 => "mtia_insight",
+        /// A wait for a CUDA stream, event or context.
+        CudaSync = 15 => "cuda_sync",
+        /// A CUDA event recorded on a device.
+        CudaEvent = 16 => "cuda_event",
+        /// Values of MTIA's counters.
+        MtiaCounters = 17 => "mtia_counters",
+        /// A call of the Glow runtime.
+        GlowRuntime = 18 => "glow_runtime",
+        /// The metrics of a kernel, by CUPTI's range profiler.
+        CudaProfilerRange = 19 => "cuda_profiler_range",
+        /// An operation on a Habana device.
+        HpuOp = 20 => "hpu_op",
+        /// A call of the SYCL runtime.
+        XpuRuntime = 21 => "xpu_runtime",
+        /// A call of Level Zero.
+        XpuDriver = 22 => "xpu_driver",
+        /// A collective operation, reported by its library on the host.
+        CollectiveComm = 23 => "collective_comm",
+        /// A runtime call of an out-of-tree backend of PyTorch.
+        PrivateUse1Runtime = 24 => "privateuse1_runtime",
+        /// A driver call of an out-of-tree backend of PyTorch.
+        PrivateUse1Driver = 25 => "privateuse1_driver",
+        /// Intel's metrics, by kernel.
+        XpuScopeProfiler = 26 => "xpu_scope_profiler",
+        /// A wait on the host for a fence, event, command list or queue of Level Zero.
+        XpuSync = 27 => "xpu_sync",
+        /// Sampled values of a GPU's counters.
+        HardwareCounters = 28 => "hardware_counters",
+    }
+
+    /// All types, by number.
+    pub const ALL;
+
+    /// Returns the type's name, which is the `cat` of its rows and its name in a configuration.
+    pub const fn as_str;
 }
 
 impl ActivityType {
-    /// All types, by number.
-    pub const ALL: &'static [ActivityType] = &[
-        ActivityType::CpuOp,
-        ActivityType::UserAnnotation,
-        ActivityType::GpuUserAnnotation,
-        ActivityType::GpuMemcpy,
-        ActivityType::GpuMemset,
-        ActivityType::ConcurrentKernel,
-        ActivityType::ExternalCorrelation,
-        ActivityType::CudaRuntime,
-        ActivityType::CudaDriver,
-        ActivityType::CpuInstantEvent,
-        ActivityType::PythonFunction,
-        ActivityType::Overhead,
-        ActivityType::MtiaRuntime,
-        ActivityType::MtiaCcpEvents,
-        ActivityType::MtiaInsight,
-        ActivityType::CudaSync,
-        ActivityType::CudaEvent,
-        ActivityType::MtiaCounters,
-        ActivityType::GlowRuntime,
-        ActivityType::CudaProfilerRange,
-        ActivityType::HpuOp,
-        ActivityType::XpuRuntime,
-        ActivityType::XpuDriver,
-        ActivityType::CollectiveComm,
-        ActivityType::PrivateUse1Runtime,
-        ActivityType::PrivateUse1Driver,
-        ActivityType::XpuScopeProfiler,
-        ActivityType::XpuSync,
-        ActivityType::HardwareCounters,
-    ];
-
-    /// Returns the type's name, which is the `cat` of its rows and its name in a configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ActivityType::CpuOp => "cpu_op",
-            ActivityType::UserAnnotation => "user_annotation",
-            ActivityType::GpuUserAnnotation => "gpu_user_annotation",
-            ActivityType::GpuMemcpy => "gpu_memcpy",
-            ActivityType::GpuMemset => "gpu_memset",
-            ActivityType::ConcurrentKernel => "kernel",
-            ActivityType::ExternalCorrelation => "external_correlation",
-            ActivityType::CudaRuntime => "cuda_runtime",
-            ActivityType::CudaDriver => "cuda_driver",
-            ActivityType::CpuInstantEvent => "cpu_instant_event",
-            ActivityType::PythonFunction => "python_function",
-            ActivityType::Overhead => "overhead",
-            ActivityType::MtiaRuntime => "mtia_runtime",
-            ActivityType::MtiaCcpEvents => "mtia_ccp_events",
-            ActivityType::MtiaInsight => "mtia_insight",
-            ActivityType::CudaSync => "cuda_sync",
-            ActivityType::CudaEvent => "cuda_event",
-            ActivityType::MtiaCounters => "mtia_counters",
-            ActivityType::GlowRuntime => "glow_runtime",
-            ActivityType::CudaProfilerRange => "cuda_profiler_range",
-            ActivityType::HpuOp => "hpu_op",
-            ActivityType::XpuRuntime => "xpu_runtime",
-            ActivityType::XpuDriver => "xpu_driver",
-            ActivityType::CollectiveComm => "collective_comm",
-            ActivityType::PrivateUse1Runtime => "privateuse1_runtime",
-            ActivityType::PrivateUse1Driver => "privateuse1_driver",
-            ActivityType::XpuScopeProfiler => "xpu_scope_profiler",
-            ActivityType::XpuSync => "xpu_sync",
-            ActivityType::HardwareCounters => "hardware_counters",
-        }
-    }
-
     /// Returns libkineto's number of the type, 0 to 28.
     pub const fn number(self) -> u8 {
         self as u8
@@ -192,37 +133,7 @@ impl ActivityType {
     /// `cpu_op`, `user_annotation`, `python_function`, `overhead`, `collective_comm`, `xpu_sync` and the runtime and
     /// driver calls of every vendor. A span cannot be an instant, a counter, or device time.
     pub const fn is_cpu(self) -> bool {
-        match self {
-            ActivityType::CpuOp
-            | ActivityType::UserAnnotation
-            | ActivityType::CudaRuntime
-            | ActivityType::CudaDriver
-            | ActivityType::PythonFunction
-            | ActivityType::Overhead
-            | ActivityType::MtiaRuntime
-            | ActivityType::GlowRuntime
-            | ActivityType::XpuRuntime
-            | ActivityType::XpuDriver
-            | ActivityType::CollectiveComm
-            | ActivityType::PrivateUse1Runtime
-            | ActivityType::PrivateUse1Driver
-            | ActivityType::XpuSync => true,
-            ActivityType::GpuUserAnnotation
-            | ActivityType::GpuMemcpy
-            | ActivityType::GpuMemset
-            | ActivityType::ConcurrentKernel
-            | ActivityType::ExternalCorrelation
-            | ActivityType::CpuInstantEvent
-            | ActivityType::MtiaCcpEvents
-            | ActivityType::MtiaInsight
-            | ActivityType::CudaSync
-            | ActivityType::CudaEvent
-            | ActivityType::MtiaCounters
-            | ActivityType::CudaProfilerRange
-            | ActivityType::HpuOp
-            | ActivityType::XpuScopeProfiler
-            | ActivityType::HardwareCounters => false,
-        }
+        self.is_slice() && matches!(self.device(Accelerator::Cuda), DeviceType::Cpu)
     }
 }
 
@@ -282,7 +193,6 @@ impl FromStr for ActivityType {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Accelerator, DeviceType};
     use super::*;
 
     #[test]

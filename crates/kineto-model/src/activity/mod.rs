@@ -29,6 +29,7 @@ pub use set::ActivityTypes;
 #[doc(hidden)]
 pub const OVERHEAD_GROUP: i64 = 0x1FFF_FFFF;
 
+use crate::named_values;
 use kineto_base::time::Timestamp;
 
 /// A view of one row of the trace.
@@ -129,30 +130,24 @@ pub struct Flow {
     pub end: FlowEnd,
 }
 
-/// The meaning of an arrow; the value is libkineto's flow type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FlowKind {
-    /// From a forward operation to its backward operation ("fwdbwd").
-    ForwardBackward,
-    /// From a launch on the host to the device work ("ac2g").
-    AsyncCpuToGpu,
-    /// From a span to a span that follows from it ("follows_from"); not in libkineto.
-    FollowsFrom,
-}
+named_values! {
+    /// The meaning of an arrow; the value is libkineto's flow type.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum FlowKind {
+        /// From a forward operation to its backward operation ("fwdbwd").
+        ForwardBackward => "fwdbwd",
+        /// From a launch on the host to the device work ("ac2g").
+        AsyncCpuToGpu => "ac2g",
+        /// From a span to a span that follows from it ("follows_from"); not in libkineto.
+        FollowsFrom => "follows_from",
+    }
 
-impl FlowKind {
     /// All meanings.
-    pub const ALL: &'static [FlowKind] = &[FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
+    pub const ALL;
 
     /// Returns the arrow's category and name in the trace file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            FlowKind::ForwardBackward => "fwdbwd",
-            FlowKind::AsyncCpuToGpu => "ac2g",
-            FlowKind::FollowsFrom => "follows_from",
-        }
-    }
+    pub const fn as_str;
 }
 
 /// An end of an arrow.

@@ -1,67 +1,46 @@
 //! PyTorch's scopes of operations.
 
 use crate::error::Error;
+use crate::named_values;
 use std::fmt;
 use std::str::FromStr;
 
-/// The scope of an operation in PyTorch; the numbers are torch's (`at::RecordScope`) and do not change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum RecordScope {
-    /// An operation, such as one of ATen's.
-    Function = 0,
-    /// A node of the backward graph.
-    BackwardFunction = 1,
-    /// A function of TorchScript.
-    TorchScriptFunction = 2,
-    /// The dispatch of a kernel by element type.
-    KernelFunctionDtype = 3,
-    /// A custom class.
-    CustomClass = 4,
-    /// A feature of the build.
-    BuildFeature = 5,
-    /// A model run by the lite interpreter.
-    LiteInterpreter = 6,
-    /// A range that the user named.
-    UserScope = 7,
-    /// An operation of the static runtime.
-    StaticRuntimeOp = 8,
-    /// A model run by the static runtime.
-    StaticRuntimeModel = 9,
+named_values! {
+    /// The scope of an operation in PyTorch; the numbers are torch's (`at::RecordScope`) and do not change.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[repr(u8)]
+    pub enum RecordScope {
+        /// An operation, such as one of ATen's.
+        Function = 0 => "FUNCTION",
+        /// A node of the backward graph.
+        BackwardFunction = 1 => "BACKWARD_FUNCTION",
+        /// A function of TorchScript.
+        TorchScriptFunction = 2 => "TORCHSCRIPT_FUNCTION",
+        /// The dispatch of a kernel by element type.
+        KernelFunctionDtype = 3 => "KERNEL_FUNCTION_DTYPE",
+        /// A custom class.
+        CustomClass = 4 => "CUSTOM_CLASS",
+        /// A feature of the build.
+        BuildFeature = 5 => "BUILD_FEATURE",
+        /// A model run by the lite interpreter.
+        LiteInterpreter = 6 => "LITE_INTERPRETER",
+        /// A range that the user named.
+        UserScope = 7 => "USER_SCOPE",
+        /// An operation of the static runtime.
+        StaticRuntimeOp = 8 => "STATIC_RUNTIME_OP",
+        /// A model run by the static runtime.
+        StaticRuntimeModel = 9 => "STATIC_RUNTIME_MODEL",
+    }
+
+    /// All scopes, by number.
+    pub const ALL;
+
+    /// Returns torch's name of the scope.
+    pub const fn as_str;
 }
 
 impl RecordScope {
-    /// All scopes, by number.
-    pub const ALL: &'static [RecordScope] = &[
-        RecordScope::Function,
-        RecordScope::BackwardFunction,
-        RecordScope::TorchScriptFunction,
-        RecordScope::KernelFunctionDtype,
-        RecordScope::CustomClass,
-        RecordScope::BuildFeature,
-        RecordScope::LiteInterpreter,
-        RecordScope::UserScope,
-        RecordScope::StaticRuntimeOp,
-        RecordScope::StaticRuntimeModel,
-    ];
-
-    /// Returns torch's name of the scope.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            RecordScope::Function => "FUNCTION",
-            RecordScope::BackwardFunction => "BACKWARD_FUNCTION",
-            RecordScope::TorchScriptFunction => "TORCHSCRIPT_FUNCTION",
-            RecordScope::KernelFunctionDtype => "KERNEL_FUNCTION_DTYPE",
-            RecordScope::CustomClass => "CUSTOM_CLASS",
-            RecordScope::BuildFeature => "BUILD_FEATURE",
-            RecordScope::LiteInterpreter => "LITE_INTERPRETER",
-            RecordScope::UserScope => "USER_SCOPE",
-            RecordScope::StaticRuntimeOp => "STATIC_RUNTIME_OP",
-            RecordScope::StaticRuntimeModel => "STATIC_RUNTIME_MODEL",
-        }
-    }
-
     /// Returns torch's number of the scope, 0 to 9.
     pub const fn number(self) -> u8 {
         self as u8

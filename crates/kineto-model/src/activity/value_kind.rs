@@ -3,51 +3,41 @@
 use serde_json::Value;
 
 use super::ArgValue;
+use crate::named_values;
 
-/// The type of an argument's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ValueKind {
-    /// A boolean.
-    Bool,
-    /// An integer from -2^63 to 2^63-1; Perfetto misreads others.
-    Int,
-    /// An integer from 0 to 2^63-1.
-    Uint,
-    /// A non-negative integer, or a hexadecimal string, as Intel's collector writes it. An integer beyond 2^63-1 is
-    /// written as a string.
-    Handle,
-    /// A number.
-    Float,
-    /// A string.
-    Str,
-    /// A list of integers.
-    Ints,
-    /// A list with a list of integers for each input, or, for an input that is a list of tensors, a list of such lists.
-    NestedInts,
-    /// A list of strings.
-    Strs,
-    /// An object, whose members are in the catalogue too.
-    Dict,
+named_values! {
+    /// The type of an argument's value.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum ValueKind {
+        /// A boolean.
+        Bool => "true or false",
+        /// An integer from -2^63 to 2^63-1; Perfetto misreads others.
+        Int => "an integer",
+        /// An integer from 0 to 2^63-1.
+        Uint => "an integer that is not negative",
+        /// A non-negative integer, or a hexadecimal string, as Intel's collector writes it. An integer beyond 2^63-1 is
+        /// written as a string.
+        Handle => "an integer that is not negative, or a text",
+        /// A number.
+        Float => "a number",
+        /// A string.
+        Str => "a text",
+        /// A list of integers.
+        Ints => "a list of integers",
+        /// A list with a list of integers for each input, or, for an input that is a list of tensors, a list of such lists.
+        NestedInts => "a list of lists of integers",
+        /// A list of strings.
+        Strs => "a list of texts",
+        /// An object, whose members are in the catalogue too.
+        Dict => "an object",
+    }
+
+    /// Returns a description of the type, for documentation and messages.
+    pub const fn as_str;
 }
 
 impl ValueKind {
-    /// Returns a description of the type, for documentation and messages.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ValueKind::Bool => "true or false",
-            ValueKind::Int => "an integer",
-            ValueKind::Uint => "an integer that is not negative",
-            ValueKind::Handle => "an integer that is not negative, or a text",
-            ValueKind::Float => "a number",
-            ValueKind::Str => "a text",
-            ValueKind::Ints => "a list of integers",
-            ValueKind::NestedInts => "a list of lists of integers",
-            ValueKind::Strs => "a list of texts",
-            ValueKind::Dict => "an object",
-        }
-    }
-
     /// Returns whether a value has this type, without conversion.
     pub fn accepts(self, value: ArgValue<'_>) -> bool {
         match value {

@@ -1,50 +1,47 @@
 //! Categories of memory.
 
 use crate::error::Error;
+use crate::named_values;
 use std::fmt;
 use std::str::FromStr;
 
-/// The purpose of memory; the numbers are those of PyTorch's memory timeline.
-///
-/// PyTorch derives it from modules and optimizers. A Rust program declares it with a scope
-/// (`tracing_kineto::memory::scope`), or with the span field `mem.category`, whose value is one of these names. The
-/// innermost scope of the thread takes precedence; without a scope, the innermost span with such a field does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Category {
-    /// Parameters of a model.
-    Parameter = 0,
-    /// State of an optimizer.
-    OptimizerState = 1,
-    /// Inputs of a model.
-    Input = 2,
-    /// Short-lived buffers.
-    Temporary = 3,
-    /// Values that a forward pass saves for the backward pass.
-    Activation = 4,
-    /// Gradients of parameters.
-    Gradient = 5,
-    /// Other values of a backward pass.
-    AutogradDetail = 6,
-    /// Not declared.
-    #[default]
-    Unknown = 7,
+named_values! {
+    /// The purpose of memory; the numbers are those of PyTorch's memory timeline.
+    ///
+    /// PyTorch derives it from modules and optimizers. A Rust program declares it with a scope
+    /// (`tracing_kineto::memory::scope`), or with the span field `mem.category`, whose value is one of these names. The
+    /// innermost scope of the thread takes precedence; without a scope, the innermost span with such a field does.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[repr(u8)]
+    pub enum Category {
+        /// Parameters of a model.
+        Parameter = 0 => "PARAMETER",
+        /// State of an optimizer.
+        OptimizerState = 1 => "OPTIMIZER_STATE",
+        /// Inputs of a model.
+        Input = 2 => "INPUT",
+        /// Short-lived buffers.
+        Temporary = 3 => "TEMPORARY",
+        /// Values that a forward pass saves for the backward pass.
+        Activation = 4 => "ACTIVATION",
+        /// Gradients of parameters.
+        Gradient = 5 => "GRADIENT",
+        /// Other values of a backward pass.
+        AutogradDetail = 6 => "AUTOGRAD_DETAIL",
+        /// Not declared.
+        #[default]
+        Unknown = 7 => "Unknown",
+    }
+
+    /// All categories, by number.
+    pub const ALL;
+
+    /// Returns its name in PyTorch.
+    pub const fn as_str;
 }
 
 impl Category {
-    /// All categories, by number.
-    pub const ALL: &'static [Category] = &[
-        Category::Parameter,
-        Category::OptimizerState,
-        Category::Input,
-        Category::Temporary,
-        Category::Activation,
-        Category::Gradient,
-        Category::AutogradDetail,
-        Category::Unknown,
-    ];
-
     /// Returns its number in PyTorch's exports.
     pub const fn number(self) -> u8 {
         self as u8
@@ -58,20 +55,6 @@ impl Category {
     /// Returns the category with this number.
     pub fn from_number(number: u8) -> Option<Category> {
         Category::ALL.get(usize::from(number)).copied()
-    }
-
-    /// Returns its name in PyTorch.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Category::Parameter => "PARAMETER",
-            Category::OptimizerState => "OPTIMIZER_STATE",
-            Category::Input => "INPUT",
-            Category::Temporary => "TEMPORARY",
-            Category::Activation => "ACTIVATION",
-            Category::Gradient => "GRADIENT",
-            Category::AutogradDetail => "AUTOGRAD_DETAIL",
-            Category::Unknown => "Unknown",
-        }
     }
 }
 

@@ -163,7 +163,6 @@ impl<'b> Piece<'b> {
     /// same double, so no shorter one exists.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and checked to be the same")]
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     fn short_float(&mut self, value: f64) -> bool {
         const MILLION: u64 = 1_000_000;
 

@@ -5,7 +5,6 @@
 mod buffer;
 pub mod chrome;
 #[cfg(feature = "chakra")]
-#[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
 pub mod execution;
 pub mod file;
 #[cfg(test)]
@@ -15,7 +14,6 @@ mod gzip;
 mod json;
 mod owned;
 #[cfg(feature = "perfetto")]
-#[cfg_attr(docsrs, doc(cfg(feature = "perfetto")))]
 pub mod perfetto;
 mod picture;
 pub mod timeline;

@@ -1,9 +1,38 @@
 //! Argument values as JSON.
 
 use super::buffer::{Buffer, render_bytes};
-use crate::activity::{ArgValue, Args};
+use crate::activity::{Activity, ArgValue, Args};
 use crate::fields::Datum;
 use serde_json::{Map, Value};
+
+/// The argument with the id of the slice to which an event belongs.
+pub(super) const EXTERNAL_ID: &str = "External id";
+
+/// Arguments that are preceded by an id. A program's own argument of that name is dropped.
+pub(super) struct ArgsWithId<'a> {
+    pub(super) key: &'static str,
+    pub(super) id: Option<u64>,
+    pub(super) args: &'a dyn Args,
+}
+
+impl<'a> ArgsWithId<'a> {
+    /// Returns the arguments of an instant, preceded by the id of its slice.
+    pub(super) fn of_instant(activity: &Activity<'a>) -> ArgsWithId<'a> {
+        ArgsWithId { key: EXTERNAL_ID, id: Some(activity.linked.0).filter(|id| *id != 0), args: activity.args }
+    }
+}
+
+impl Args for ArgsWithId<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(id) = self.id else { return self.args.visit(each) };
+        each(self.key, ArgValue::U64(id));
+        self.args.visit(&mut |key, value| {
+            if key != self.key {
+                each(key, value);
+            }
+        });
+    }
+}
 
 /// The value of a counter. Readers draw only numbers, and JSON has no infinities.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,7 +44,6 @@ pub(super) enum CounterValue {
 
 impl CounterValue {
     /// Converts `value` if it is a finite number: a bool to 0 or 1, an integer beyond 63 bits to a float.
-    #[expect(clippy::cast_precision_loss, reason = "readers hold the value of a counter as a double anyway")]
     pub(super) fn from_arg_value(value: ArgValue<'_>) -> Option<CounterValue> {
         Some(match value {
             ArgValue::Bool(value) => CounterValue::Int(i64::from(value)),

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use super::ChromeWriter;
-use super::slice::EXTERNAL_ID;
-use crate::activity::{Activity, ActivityType, ArgValue, Args, Flow, FlowEnd, Lane, Track};
-use crate::write::value::CounterValue;
+use crate::activity::{Activity, ActivityType, Flow, FlowEnd, Lane, Track};
+use crate::write::value::{ArgsWithId, CounterValue, EXTERNAL_ID};
 use kineto_base::time::Timestamp;
 
 impl ChromeWriter<'_> {
@@ -18,7 +17,7 @@ impl ChromeWriter<'_> {
         if activity.linked.0 != 0 {
             activity.args.visit(&mut |key, _| self.skipped += u64::from(key == EXTERNAL_ID));
         }
-        self.args_if_any(&ArgsWithSliceId(activity));
+        self.args_if_any(&ArgsWithId::of_instant(activity));
         self.out.put_literal(b"},");
     }
 
@@ -91,29 +90,10 @@ impl ChromeWriter<'_> {
     }
 }
 
-/// The arguments of an instant, preceded by the id of its slice.
-struct ArgsWithSliceId<'a>(&'a Activity<'a>);
-
-impl Args for ArgsWithSliceId<'_> {
-    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Activity { linked, args, .. } = self.0;
-        if linked.0 == 0 {
-            return args.visit(each);
-        }
-        each(EXTERNAL_ID, ArgValue::U64(linked.0));
-        // The program's own argument of that name is dropped, as for slices.
-        args.visit(&mut |key, value| {
-            if key != EXTERNAL_ID {
-                each(key, value);
-            }
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::{Body, CorrelationId, FlowKind};
+    use crate::activity::{ArgValue, Body, CorrelationId, FlowKind};
     use crate::write::chrome::Rows;
     use crate::write::chrome::tests::{HEADER, SLICE, lines, ns, of};
 

@@ -4,13 +4,12 @@ use super::{ChromeWriter, put_track};
 use crate::activity::{Activity, ActivityType, ArgValue, Lane, Track};
 use crate::layout::{external_id, name_in_file, times_in_file, track_in_file};
 use crate::write::buffer::Buffer;
+use crate::write::value::EXTERNAL_ID;
 use kineto_base::time::Timestamp;
 
 /// The rows of synchronizations with streams that already have a name.
 #[derive(Debug, Default)]
 pub(super) struct SyncRows(Vec<(i64, i64)>);
-
-pub(super) const EXTERNAL_ID: &str = "External id";
 
 impl ChromeWriter<'_> {
     /// Writes a slice, and returns the row on which it is drawn.

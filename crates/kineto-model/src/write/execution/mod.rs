@@ -39,6 +39,13 @@ struct ExecutionNode<'n> {
     thread: i64,
 }
 
+impl<'n> ExecutionNode<'n> {
+    /// Returns a node that is no operation of the program.
+    fn label(id: NodeId, name: &'n str, parent: NodeId, thread: i64) -> ExecutionNode<'n> {
+        ExecutionNode { id, name, parent, record: CorrelationId(0), fw_parent: NodeId::NONE, thread }
+    }
+}
+
 const SCHEMA: &str = "1.1.1-chakra.0.0.4";
 
 const PROCESS: &str = "[pytorch|profiler|execution_trace|process]";
@@ -74,14 +81,7 @@ impl<'w> ExecutionWriter<'w> {
         out.put_wide_uint(to_millis(start));
         out.put_literal(b",\n\"nodes\":[");
         let root = NodeId::PROCESS;
-        writer.put_label(&ExecutionNode {
-            id: root,
-            name: PROCESS,
-            parent: root,
-            record: NONE,
-            fw_parent: NodeId::NONE,
-            thread: 0,
-        });
+        writer.put_node(&ExecutionNode::label(root, PROCESS, root, 0), &Operation::for_label());
         writer.out.end_row()?;
         Ok(writer)
     }
@@ -95,11 +95,6 @@ impl<'w> ExecutionWriter<'w> {
         self.out.put_wide_uint(to_millis(end));
         self.out.put_literal(b"}\n");
         self.out.finish()
-    }
-
-    /// Writes a node that is not an operation.
-    fn put_label(&mut self, node: &ExecutionNode<'_>) {
-        self.put_node(node, &Operation::for_label());
     }
 
     fn put_node(&mut self, node: &ExecutionNode<'_>, operation: &Operation) {
@@ -139,19 +134,11 @@ impl Rows for ExecutionWriter<'_> {
             .forward_thread
             .map_or(NodeId::NONE, |forward| self.forward.node_at((place.process, forward), place.start));
         if place.is_first {
-            let (id, fw_parent) = (place.thread_node, NodeId::NONE);
-            self.put_label(&ExecutionNode {
-                id,
-                name: THREAD,
-                parent: NodeId::PROCESS,
-                record: NONE,
-                fw_parent,
-                thread,
-            });
+            let node = ExecutionNode::label(place.thread_node, THREAD, NodeId::PROCESS, thread);
+            self.put_node(&node, &Operation::for_label());
         }
         if let (Some(id), Some(groups)) = (place.groups, self.groups.take()) {
-            let (parent, fw_parent) = (place.thread_node, NodeId::NONE);
-            let node = ExecutionNode { id, name: GROUPS, parent, record: NONE, fw_parent, thread };
+            let node = ExecutionNode::label(id, GROUPS, place.thread_node, thread);
             self.put_node(&node, &Operation::with_input(&groups));
         }
         let (id, parent, record) = (place.id, place.parent, operation.record.map_or(activity.id, CorrelationId));
@@ -159,8 +146,6 @@ impl Rows for ExecutionWriter<'_> {
         self.out.end_row()
     }
 }
-
-const NONE: CorrelationId = CorrelationId(0);
 
 /// Appends the inputs or outputs of an operation, after a comma.
 fn put_tensors(out: &mut Buffer<'_>, name: &str, tensors: &Tensors) {
@@ -203,7 +188,7 @@ mod tests {
             track: Track::new(9, thread),
             body: Body::Slice { start, end },
             id: CorrelationId(id),
-            linked: NONE,
+            linked: CorrelationId(0),
             flow: None,
             args,
         }

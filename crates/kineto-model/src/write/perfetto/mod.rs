@@ -21,7 +21,7 @@ use self::proto::Encoder;
 use self::sequence::{Texts, put_realtime_clock};
 use self::tracks::{LaneId, NewCounter, Tracks};
 use super::chrome::{Header, INCOMPLETE};
-use super::value::CounterValue;
+use super::value::{ArgsWithId, CounterValue, EXTERNAL_ID};
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, Lane, NO_ARGS, Track};
 use crate::layout::{external_id, name_in_file, times_in_file, track_in_file};
 use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
@@ -257,7 +257,7 @@ impl<'w> PerfettoWriter<'w> {
     ) -> io::Result<()> {
         let (start, end) = (self.since_base(start), self.since_base(end.max(start)));
         let track = self.tracks.row_track(place);
-        let lane = self.tracks.lane_of_slice(track, start, end);
+        let lane = self.tracks.lane_of_slice(track, None, start, end);
         let slice = NewEvent { lane, kind: event::SLICE_BEGIN, start, end, name, category };
         self.add_event(slice, |out, texts| put_args(out, args, texts))
     }
@@ -373,24 +373,6 @@ fn key_of(flow: Flow) -> (u8, u64) {
     (*kind, flow.id)
 }
 
-/// Arguments that are preceded by an id.
-struct ArgsWithId<'a>(&'static str, Option<u64>, &'a dyn Args);
-
-const EXTERNAL_ID: &str = "External id";
-
-impl Args for ArgsWithId<'_> {
-    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let ArgsWithId(id_key, id, args) = self;
-        let Some(id) = id else { return args.visit(each) };
-        each(id_key, ArgValue::U64(*id));
-        args.visit(&mut |key, value| {
-            if key != *id_key {
-                each(key, value);
-            }
-        });
-    }
-}
-
 impl Rows for PerfettoWriter<'_> {
     fn write_process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         self.tracks.name_group(row.process, row.name, row.label, row.sort_index);
@@ -408,7 +390,8 @@ impl Rows for PerfettoWriter<'_> {
         let (name, category) = (name_in_file(activity.name), activity.kind.as_str());
         match activity.body {
             Body::Slice { start, end } => {
-                let args = ArgsWithId(EXTERNAL_ID, external_id(activity).map(|id| id.0), activity.args);
+                let args =
+                    ArgsWithId { key: EXTERNAL_ID, id: external_id(activity).map(|id| id.0), args: activity.args };
                 let place = if self.tracks.keeps_ids { activity.track } else { track_in_file(activity) };
                 if let Lane::Id(stream) = activity.track.thread
                     && place != activity.track
@@ -421,7 +404,7 @@ impl Rows for PerfettoWriter<'_> {
                 if activity.name == MEMORY {
                     self.add_memory_totals(activity, at)?;
                 }
-                let args = ArgsWithId(EXTERNAL_ID, Some(activity.linked.0).filter(|id| *id != 0), activity.args);
+                let args = ArgsWithId::of_instant(activity);
                 self.add_instant(activity.track, at, (activity.name, category), &args)?;
             }
             Body::Counter { at } => self.add_counters(activity, at)?,
@@ -443,9 +426,9 @@ impl Rows for PerfettoWriter<'_> {
     fn write_async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
         let (start, end) = (self.since_base(row.start), self.since_base(row.end.max(row.start)));
         let track = self.tracks.async_span_track(row.on.process, row.name);
-        let lane = self.tracks.lane_of_span(track, row.track, start, end);
+        let lane = self.tracks.lane_of_slice(track, Some(row.track), start, end);
         let slice = NewEvent { lane, kind: event::SLICE_BEGIN, start, end, name: row.name, category: "async" };
-        let args = ArgsWithId("span id", Some(row.span), row.args);
+        let args = ArgsWithId { key: "span id", id: Some(row.span), args: row.args };
         self.add_event(slice, |out, texts| put_args(out, &args, texts))
     }
 

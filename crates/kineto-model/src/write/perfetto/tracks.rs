@@ -235,14 +235,10 @@ impl Tracks {
         }
     }
 
-    /// Returns the lane of a slice; slices that do not come in order of their starts may need more lanes.
-    pub(super) fn lane_of_slice(&mut self, track: usize, start: u64, end: u64) -> LaneId {
-        self.find_lane(track, |lanes, sequence| lanes.place_slice(None, (start, end), sequence))
-    }
-
-    /// Returns the lane of an async span: one of its owner, or one without an open slice.
-    pub(super) fn lane_of_span(&mut self, track: usize, owner: u64, start: u64, end: u64) -> LaneId {
-        self.find_lane(track, |lanes, sequence| lanes.place_slice(Some(owner), (start, end), sequence))
+    /// Returns the lane of a slice; slices that do not come in order of their starts may need more lanes. The slice of an async span has
+    /// an owner: its lane is one of that owner, or one without an open slice.
+    pub(super) fn lane_of_slice(&mut self, track: usize, owner: Option<u64>, start: u64, end: u64) -> LaneId {
+        self.find_lane(track, |lanes, sequence| lanes.place_slice(owner, (start, end), sequence))
     }
 
     /// Returns a lane for an event at a point in time.
