@@ -4,7 +4,7 @@ use super::{Attempt, Capabilities, DeviceDescription, RecordSink, Selection, Una
 use kineto_base::time::Timestamp;
 use kineto_model::activity::{ActivityTypes, CorrelationId};
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A device's profiler: what it can record here, and how a recording of it starts.
 ///
@@ -152,8 +152,9 @@ pub trait Recording: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Delivers the records of work that has ended, without waiting for the rest.
-    fn drain(&self) {}
+    /// Delivers the records of work that has ended. A library may hold some back while later work runs: for those it waits up to
+    /// `patience`.
+    fn drain(&self, _patience: Duration) {}
 
     /// Returns why it has stopped before its [`stop`](Recording::stop), if it has. A schedule then skips the rest of
     /// the cycle.

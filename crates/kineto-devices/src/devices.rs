@@ -4,20 +4,16 @@ pub use super::clock::ClockMap;
 pub use super::collection::NEVER;
 pub use super::collector::{Collector, Recording};
 #[cfg(feature = "cuda")]
-#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 pub use super::cuda::CudaEvents;
 #[cfg(feature = "cuda")]
-#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 pub use super::cupti::Cupti;
 #[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use super::cupti::{GpuMetrics, MetricDescription, PmSampling};
 pub use super::deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission};
 pub use super::device::{DeviceDescription, Stream};
 pub use super::library::contained::Contained;
 pub(crate) use super::library::text;
 #[cfg(feature = "plugins")]
-#[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
 pub use super::plugin::EventType;
 #[cfg(feature = "plugins")]
 pub use super::plugin::abi;
@@ -32,7 +28,6 @@ pub use super::records::record::{
 };
 pub use super::records::store::{Batch, RecordSink};
 #[cfg(feature = "rocm")]
-#[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]
 pub use super::rocm::Rocm;
 pub use super::set::{Collection, CollectorSet};
 pub use super::switch::Switch;
@@ -40,5 +35,4 @@ pub use super::timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use super::vendor::DriverDiagnosis;
 pub use super::vendor::{Examination, ExamineContext, VENDORS, Vendor, make_fallback_timers};
 #[cfg(feature = "xpu")]
-#[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
 pub use super::xpu::Xpu;

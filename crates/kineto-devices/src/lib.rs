@@ -84,6 +84,8 @@ mod vendor;
 #[cfg(feature = "xpu")]
 mod xpu;
 
+#[cfg(all(fuzzing, feature = "cuda"))]
+pub use cupti::read_cupti_buffer;
 pub use devices::*;
 pub use library::panic::catch_panic;
 pub use library::{Attempt, Library};

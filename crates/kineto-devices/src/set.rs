@@ -18,7 +18,7 @@ use kineto_model::activity::CorrelationId;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// All collectors of a session, and their recording.
 #[derive(Debug, Default)]
@@ -252,20 +252,27 @@ impl CollectorSet {
         started
     }
 
+    /// Waits a moment for records that libraries hold back: on a device that is never idle, they may do that for long.
+    pub fn await_ended_work(&self) {
+        const PATIENCE: Duration = Duration::from_millis(200);
+        drain(&self.lock_started(), PATIENCE);
+    }
+
     /// Returns the records delivered so far.
     pub fn snapshot(&self) -> Vec<Collection> {
-        self.read_clocks();
-        let started = self.lock_started();
-        started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.drain());
-        self.collect_all(&started, |sink| sink.collect_records(false))
+        self.drain_and_collect(|sink| sink.collect_records(false))
     }
 
     /// Moves the records out that were delivered so far.
     pub fn take_records(&self) -> Vec<Collection> {
+        self.drain_and_collect(RecordSink::take_records)
+    }
+
+    fn drain_and_collect(&self, collect: fn(&RecordSink) -> Collected) -> Vec<Collection> {
         self.read_clocks();
         let started = self.lock_started();
-        started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.drain());
-        self.collect_all(&started, RecordSink::take_records)
+        drain(&started, Duration::ZERO);
+        self.collect_all(&started, collect)
     }
 
     /// Returns a collection for each collector, with the records that `collect` returns.
@@ -285,6 +292,11 @@ impl CollectorSet {
         renumber_devices(all.iter_mut().map(|collection| &mut collection.records));
         all
     }
+}
+
+/// Lets collectors deliver the records of work that has ended.
+fn drain(started: &[StartedCollector], patience: Duration) {
+    started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.drain(patience));
 }
 
 impl Collection {

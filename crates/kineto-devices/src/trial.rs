@@ -108,7 +108,7 @@ impl<'c> Trial<'c> {
 
     /// Returns the records delivered so far.
     pub fn look(&self) -> Findings {
-        self.recording.drain();
+        self.recording.drain(Duration::ZERO);
         self.collect_findings(false)
     }
 
@@ -134,7 +134,7 @@ impl Findings {
         Findings { records, losses: collected.losses.clone(), notes: collected.notes.clone() }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn of_sink(sink: &RecordSink) -> Findings {
         Findings::new(&sink.collect_records(false))
     }

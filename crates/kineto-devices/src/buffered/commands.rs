@@ -18,11 +18,13 @@ pub(crate) struct ReaderCommands {
     pending: AtomicBool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct CommandState {
     /// Drains requested, and drains completed.
     drains: u64,
     drained: u64,
+    /// How long a drain waits for buffers that the library holds back.
+    patience: Duration,
     end: Option<RecordingEnd>,
     ended: bool,
 }
@@ -80,21 +82,26 @@ impl EndLimits {
 impl ReaderCommands {
     /// Makes a channel to a thread that waits for buffers of this pool.
     pub(crate) fn new(pool: &'static Pool) -> ReaderCommands {
-        let state = CommandState { drains: 0, drained: 0, end: None, ended: false };
-        ReaderCommands { pool, state: Mutex::new(state), done: Condvar::new(), pending: AtomicBool::new(false) }
+        ReaderCommands { pool, state: Mutex::default(), done: Condvar::new(), pending: AtomicBool::new(false) }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, CommandState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests a drain, and waits for it.
-    pub(crate) fn drain_buffers(&self, patience: Duration) {
+    /// Requests a drain of complete buffers, and waits for it, at most until `limit`.
+    pub(crate) fn drain_buffers(&self, limit: Duration) {
+        self.drain(limit, Duration::ZERO);
+    }
+
+    /// Does the same; the drain waits up to `patience` for buffers that the library holds back.
+    pub(crate) fn drain(&self, limit: Duration, patience: Duration) {
         let mut state = self.lock_state();
         state.drains += 1;
         let drain = state.drains;
+        state.patience = state.patience.max(patience);
         self.submit(state);
-        self.wait_until(patience, |state| state.drained >= drain || state.ended);
+        self.wait_until(limit, |state| state.drained >= drain || state.ended);
     }
 
     /// Requests the end, and waits for it; returns `false` if it takes longer than `patience`.
@@ -149,9 +156,10 @@ impl ReaderCommands {
         })
     }
 
-    /// Returns how many drains were requested.
-    pub(crate) fn requested_drains(&self) -> u64 {
-        self.lock_state().drains
+    /// Returns how many drains were requested, and takes their patience.
+    pub(crate) fn requested_drains(&self) -> (u64, Duration) {
+        let mut state = self.lock_state();
+        (state.drains, std::mem::take(&mut state.patience))
     }
 
     /// Reports that all drains up to this number are done.
@@ -199,7 +207,7 @@ mod tests {
                 loop {
                     POOL.take_filled(Instant::now() + long, || commands.is_pending());
                     match commands.take_command() {
-                        Some(ReaderCommand::Drain) => commands.finish_drains(commands.requested_drains()),
+                        Some(ReaderCommand::Drain) => commands.finish_drains(commands.requested_drains().0),
                         Some(ReaderCommand::End(RecordingEnd { at: 7, .. })) => return commands.notify_ended(),
                         other => assert_eq!(other, None),
                     }

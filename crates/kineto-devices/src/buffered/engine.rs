@@ -150,7 +150,7 @@ impl ReaderThread {
             self.read_buffers(filled);
             match commands.take_command() {
                 Some(ReaderCommand::End(end)) => return self.end_recording(&end),
-                Some(ReaderCommand::Drain) => self.flush_and_read(false),
+                Some(ReaderCommand::Drain) => self.drain(),
                 Some(ReaderCommand::Poll) | None => {}
             }
             self.suspend_kinds();
@@ -199,8 +199,7 @@ impl ReaderThread {
 
     /// Flushes; returns whether that brought records of launches, or none are awaited.
     ///
-    /// The library keeps a buffer with a running kernel, and all earlier records in it. If the device is never idle when the
-    /// buffers are flushed, a snapshot lacks its newest work. So a later flush tries again.
+    /// The library keeps a buffer with a running kernel, and all earlier records in it. So a later flush tries again.
     fn flush_finished_work(&mut self) -> bool {
         self.read_returned();
         let before = self.unfinished_count();
@@ -213,14 +212,28 @@ impl ReaderThread {
         self.library.unfinished_launches().map_or(0, |launches| launches.unfinished_count())
     }
 
-    /// Flushes and reads, and completes the drains that were requested before: during an end as well, since a thread of the
-    /// program may wait for one.
+    /// Serves the drains that were requested. A patient one waits for the records of all launches so far: on a busy device, a
+    /// flush between two kernels brings them.
+    fn drain(&mut self) {
+        let (drains, patience) = self.commands.requested_drains();
+        let ([wait, ..], until) = (self.traits.waits, steady() + patience);
+        self.flush_and_read(false);
+        let last = self.library.unfinished_launches().map_or(0, |launches| launches.newest());
+        while steady() < until
+            && !self.commands.is_pending()
+            && self.library.unfinished_launches().is_some_and(|launches| launches.unfinished_until(last) > 0)
+        {
+            let filled = self.pool.take_filled(steady() + wait, || false);
+            self.read_buffers(filled);
+            self.flush_and_read(false);
+        }
+        self.commands.finish_drains(drains);
+    }
+
     fn flush_and_read(&mut self, forced: bool) {
-        let drains = self.commands.requested_drains();
         let library = &mut self.library;
         self.kinds.with_calls_disabled(|| library.flush_buffers(forced));
         self.read_returned();
-        self.commands.finish_drains(drains);
     }
 
     fn read_returned(&mut self) {
@@ -268,12 +281,15 @@ impl ReaderThread {
         self.library.finish_recording(&counts, end.deadline);
     }
 
-    /// Flushes and reads until `is_done`, and once more after `until`; returns whether it is done.
+    /// Flushes and reads until `is_done`, and once more after `until`; returns whether it is done. Serves drains with that, since
+    /// a thread of the program may wait for one.
     fn flush_until(&mut self, until: Instant, is_done: &dyn Fn(&mut dyn BufferedLibrary) -> bool) -> bool {
         let [mut wait, longest, _] = self.traits.waits;
         loop {
             let left = until.saturating_duration_since(steady());
+            let (drains, _) = self.commands.requested_drains();
             self.flush_and_read(false);
+            self.commands.finish_drains(drains);
             if is_done(&mut *self.library) {
                 return true;
             }
@@ -363,7 +379,7 @@ mod tests {
             let (end, channel) = (RecordingEnd { at: 0, deadline: Instant::now() + patience }, &*commands);
             let end = scope.spawn(move || channel.end_recording(end, 2 * patience));
             while progress.polls.load(Ordering::SeqCst) == 0 {
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::yield_now();
             }
             commands.drain_buffers(2 * patience);
             assert!(!progress.has_finished.load(Ordering::SeqCst), "the drain has waited for the end");

@@ -8,7 +8,7 @@ const PAGES: usize = 32;
 /// Tracks for each correlation id whether something was launched with it, and whether its device record arrived.
 ///
 /// Two bits for each id, in pages, since ids are consecutive.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct UnfinishedLaunches {
     pages: Vec<LaunchPage>,
     /// Threads that capture work into a graph instead of running it.
@@ -19,6 +19,8 @@ pub(crate) struct UnfinishedLaunches {
     ignore_after: u64,
     /// The latest start of a call.
     latest_call: u64,
+    /// The newest id of a launch.
+    newest: u32,
     /// Whether records are known to be missing, so that launches cannot be waited for.
     is_missing_records: bool,
 }
@@ -31,6 +33,11 @@ struct LaunchPage {
     has_record: Box<[u64; PAGE / 64]>,
 }
 
+/// Returns how far `to` is behind `from`. Ids wrap around.
+fn signed_distance(from: u32, to: u32) -> i32 {
+    to.wrapping_sub(from).cast_signed()
+}
+
 impl LaunchPage {
     fn new(number: Option<u32>) -> LaunchPage {
         LaunchPage { number, launched: Box::new([0; PAGE / 64]), has_record: Box::new([0; PAGE / 64]) }
@@ -39,14 +46,7 @@ impl LaunchPage {
 
 impl UnfinishedLaunches {
     pub(crate) fn new() -> UnfinishedLaunches {
-        UnfinishedLaunches {
-            pages: Vec::new(),
-            capturing: Vec::new(),
-            last_end: 0,
-            ignore_after: u64::MAX,
-            latest_call: 0,
-            is_missing_records: false,
-        }
+        UnfinishedLaunches { ignore_after: u64::MAX, ..UnfinishedLaunches::default() }
     }
 
     /// Notes a call that began at that time.
@@ -99,6 +99,9 @@ impl UnfinishedLaunches {
             && let Some(word) = page.launched.get_mut(word)
         {
             *word |= bit;
+            if signed_distance(self.newest, correlation) > 0 {
+                self.newest = correlation;
+            }
         }
     }
 
@@ -131,11 +134,32 @@ impl UnfinishedLaunches {
 
     /// Returns how many launches still lack their device record; 0 if records are known to be missing.
     pub(crate) fn unfinished_count(&self) -> u64 {
+        self.unfinished_until(self.newest)
+    }
+
+    /// Returns the newest id of a launch.
+    pub(crate) fn newest(&self) -> u32 {
+        self.newest
+    }
+
+    /// Returns how many launches up to that id still lack their device record; 0 if records are known to be missing.
+    pub(crate) fn unfinished_until(&self, last: u32) -> u64 {
         if self.is_missing_records {
             return 0;
         }
-        let words = self.pages.iter().flat_map(|page| page.launched.iter().zip(page.has_record.iter()));
-        words.map(|(launched, worked)| u64::from((launched & !worked).count_ones())).sum()
+        let unfinished = |page: &LaunchPage| {
+            let words = page.launched.iter().zip(page.has_record.iter()).zip(0..);
+            let count = |((launched, worked), word): ((&u64, &u64), u32)| {
+                let wanted = match signed_distance(page.number.unwrap_or_default() << 16 | word << 6, last) {
+                    ..0 => 0,
+                    distance @ 0..63 => (2 << distance) - 1,
+                    _ => u64::MAX,
+                };
+                u64::from((launched & !worked & wanted).count_ones())
+            };
+            words.map(count).sum::<u64>()
+        };
+        self.pages.iter().map(unfinished).sum()
     }
 
     /// Returns the place of an id; `None` if its page was replaced by a newer one.
@@ -174,6 +198,8 @@ mod tests {
             launches.note_launch(id, 10);
         }
         assert_eq!(launches.unfinished_count(), 5);
+        let until = [u32::MAX, 0, 1, 63, 64, 69_999, 70_000, 80_000].map(|last| launches.unfinished_until(last));
+        assert_eq!(until, [1, 1, 2, 3, 4, 4, 5, 5], "the first wrapped around later");
         launches.note_device_record(2);
         launches.note_launch(2, 10);
         assert_eq!(launches.unfinished_count(), 5);

@@ -109,8 +109,8 @@ impl<A: RecordingApi> Recording for BufferedRecording<A> {
         self.library.sees_ranges
     }
 
-    fn drain(&self) {
-        self.commands.drain_buffers(Duration::from_secs(1));
+    fn drain(&self, patience: Duration) {
+        self.commands.drain(Duration::from_secs(1), patience);
     }
 
     fn clock(&self) -> Option<u64> {

@@ -13,13 +13,13 @@ functions! {
     /// The functions that may be called at any time, or in a program's own calls.
     DriverApi
     required {
-        get_version = c"cuDriverGetVersion": unsafe extern "C" fn(*mut c_int) -> c_uint;
+        get_version = c"cuDriverGetVersion": fn(*mut c_int) -> c_uint;
     }
     optional {
-        push_context = c"cuCtxPushCurrent_v2": unsafe extern "C" fn(*mut c_void) -> c_uint;
-        pop_context = c"cuCtxPopCurrent_v2": unsafe extern "C" fn(*mut *mut c_void) -> c_uint;
-        synchronize = c"cuCtxSynchronize": unsafe extern "C" fn() -> c_uint;
-        is_capturing = c"cuStreamIsCapturing": unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_uint;
+        push_context = c"cuCtxPushCurrent_v2": fn(*mut c_void) -> c_uint;
+        pop_context = c"cuCtxPopCurrent_v2": fn(*mut *mut c_void) -> c_uint;
+        synchronize = c"cuCtxSynchronize": fn() -> c_uint;
+        is_capturing = c"cuStreamIsCapturing": fn(*mut c_void, *mut c_int) -> c_uint;
     }
 }
 
@@ -27,16 +27,16 @@ functions! {
     /// The functions that describe devices. `get_uuid` returns the id of a MIG instance if the device is one.
     DeviceCalls
     required {
-        init = c"cuInit": unsafe extern "C" fn(c_uint) -> c_uint;
-        get_count = c"cuDeviceGetCount": unsafe extern "C" fn(*mut c_int) -> c_uint;
-        get = c"cuDeviceGet": unsafe extern "C" fn(*mut c_int, c_int) -> c_uint;
-        get_name = c"cuDeviceGetName": unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint;
-        get_attribute = c"cuDeviceGetAttribute": unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint;
-        get_total_memory = c"cuDeviceTotalMem_v2": unsafe extern "C" fn(*mut usize, c_int) -> c_uint;
+        init = c"cuInit": fn(c_uint) -> c_uint;
+        get_count = c"cuDeviceGetCount": fn(*mut c_int) -> c_uint;
+        get = c"cuDeviceGet": fn(*mut c_int, c_int) -> c_uint;
+        get_name = c"cuDeviceGetName": fn(*mut c_char, c_int, c_int) -> c_uint;
+        get_attribute = c"cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int) -> c_uint;
+        get_total_memory = c"cuDeviceTotalMem_v2": fn(*mut usize, c_int) -> c_uint;
     }
     optional {
-        get_uuid = c"cuDeviceGetUuid_v2": unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint;
-        get_bus_id = c"cuDeviceGetPCIBusId": unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint;
+        get_uuid = c"cuDeviceGetUuid_v2": fn(*mut [u8; 16], c_int) -> c_uint;
+        get_bus_id = c"cuDeviceGetPCIBusId": fn(*mut c_char, c_int, c_int) -> c_uint;
     }
 }
 

@@ -60,22 +60,22 @@ functions! {
     /// The driver's functions for events. Only the driver dereferences the handles.
     EventFunctions
     required {
-        current = c"cuCtxGetCurrent": unsafe extern "C" fn(Place) -> c_uint;
-        device = c"cuCtxGetDevice": unsafe extern "C" fn(*mut c_int) -> c_uint;
-        push = c"cuCtxPushCurrent_v2": unsafe extern "C" fn(usize) -> c_uint;
-        pop = c"cuCtxPopCurrent_v2": unsafe extern "C" fn(Place) -> c_uint;
-        create = c"cuEventCreate": unsafe extern "C" fn(Place, c_uint) -> c_uint;
-        destroy = c"cuEventDestroy_v2": unsafe extern "C" fn(usize) -> c_uint;
-        record = c"cuEventRecord": unsafe extern "C" fn(usize, usize) -> c_uint;
-        query = c"cuEventQuery": unsafe extern "C" fn(usize) -> c_uint;
-        synchronize = c"cuEventSynchronize": unsafe extern "C" fn(usize) -> c_uint;
-        elapsed = c"cuEventElapsedTime": unsafe extern "C" fn(*mut f32, usize, usize) -> c_uint;
+        current = c"cuCtxGetCurrent": fn(Place) -> c_uint;
+        device = c"cuCtxGetDevice": fn(*mut c_int) -> c_uint;
+        push = c"cuCtxPushCurrent_v2": fn(usize) -> c_uint;
+        pop = c"cuCtxPopCurrent_v2": fn(Place) -> c_uint;
+        create = c"cuEventCreate": fn(Place, c_uint) -> c_uint;
+        destroy = c"cuEventDestroy_v2": fn(usize) -> c_uint;
+        record = c"cuEventRecord": fn(usize, usize) -> c_uint;
+        query = c"cuEventQuery": fn(usize) -> c_uint;
+        synchronize = c"cuEventSynchronize": fn(usize) -> c_uint;
+        elapsed = c"cuEventElapsedTime": fn(*mut f32, usize, usize) -> c_uint;
     }
     optional {
         // Since CUDA 10.0.
-        stream_is_capturing = c"cuStreamIsCapturing": unsafe extern "C" fn(usize, *mut c_int) -> c_uint;
+        stream_is_capturing = c"cuStreamIsCapturing": fn(usize, *mut c_int) -> c_uint;
         // Since CUDA 10.1.
-        capture_mode = c"cuThreadExchangeStreamCaptureMode": unsafe extern "C" fn(*mut c_int) -> c_uint;
+        capture_mode = c"cuThreadExchangeStreamCaptureMode": fn(*mut c_int) -> c_uint;
     }
 }
 

@@ -23,22 +23,22 @@ functions! {
     /// The functions of NVML.
     NvmlApi
     required {
-        init = c"nvmlInit_v2": unsafe extern "C" fn() -> Code;
-        by_uuid = c"nvmlDeviceGetHandleByUUID": unsafe extern "C" fn(*const c_char, *mut Handle) -> Code;
-        by_bus_id = c"nvmlDeviceGetHandleByPciBusId_v2": unsafe extern "C" fn(*const c_char, *mut Handle) -> Code;
-        power = c"nvmlDeviceGetPowerUsage": unsafe extern "C" fn(Handle, *mut c_uint) -> Code;
-        clock = c"nvmlDeviceGetClockInfo": unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> Code;
-        utilization = c"nvmlDeviceGetUtilizationRates": unsafe extern "C" fn(Handle, *mut [c_uint; 2]) -> Code;
-        memory = c"nvmlDeviceGetMemoryInfo": unsafe extern "C" fn(Handle, *mut [u64; 3]) -> Code;
+        init = c"nvmlInit_v2": fn() -> Code;
+        by_uuid = c"nvmlDeviceGetHandleByUUID": fn(*const c_char, *mut Handle) -> Code;
+        by_bus_id = c"nvmlDeviceGetHandleByPciBusId_v2": fn(*const c_char, *mut Handle) -> Code;
+        power = c"nvmlDeviceGetPowerUsage": fn(Handle, *mut c_uint) -> Code;
+        clock = c"nvmlDeviceGetClockInfo": fn(Handle, c_uint, *mut c_uint) -> Code;
+        utilization = c"nvmlDeviceGetUtilizationRates": fn(Handle, *mut [c_uint; 2]) -> Code;
+        memory = c"nvmlDeviceGetMemoryInfo": fn(Handle, *mut [u64; 3]) -> Code;
     }
     optional {
-        version = c"nvmlSystemGetNVMLVersion": unsafe extern "C" fn(*mut c_char, c_uint) -> Code;
-        fields = c"nvmlDeviceGetFieldValues": unsafe extern "C" fn(Handle, c_int, *mut FieldValue) -> Code;
-        temperature = c"nvmlDeviceGetTemperature": unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> Code;
-        temperature_v = c"nvmlDeviceGetTemperatureV": unsafe extern "C" fn(Handle, *mut [u32; 3]) -> Code;
-        memory_v2 = c"nvmlDeviceGetMemoryInfo_v2": unsafe extern "C" fn(Handle, *mut MemoryV2) -> Code;
-        event_reasons = c"nvmlDeviceGetCurrentClocksEventReasons": unsafe extern "C" fn(Handle, *mut u64) -> Code;
-        throttle_reasons = c"nvmlDeviceGetCurrentClocksThrottleReasons": unsafe extern "C" fn(Handle, *mut u64) -> Code;
+        version = c"nvmlSystemGetNVMLVersion": fn(*mut c_char, c_uint) -> Code;
+        fields = c"nvmlDeviceGetFieldValues": fn(Handle, c_int, *mut FieldValue) -> Code;
+        temperature = c"nvmlDeviceGetTemperature": fn(Handle, c_uint, *mut c_uint) -> Code;
+        temperature_v = c"nvmlDeviceGetTemperatureV": fn(Handle, *mut [u32; 3]) -> Code;
+        memory_v2 = c"nvmlDeviceGetMemoryInfo_v2": fn(Handle, *mut MemoryV2) -> Code;
+        event_reasons = c"nvmlDeviceGetCurrentClocksEventReasons": fn(Handle, *mut u64) -> Code;
+        throttle_reasons = c"nvmlDeviceGetCurrentClocksThrottleReasons": fn(Handle, *mut u64) -> Code;
     }
 }
 

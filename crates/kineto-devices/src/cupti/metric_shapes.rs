@@ -1,7 +1,7 @@
 //! The layouts of metrics.
 
 use crate::registry::layouts;
-use crate::{RecordLayout, RecordView};
+use crate::{Name, RecordLayout, RecordView};
 use kineto_model::activity::ArgValue;
 
 layouts! {
@@ -17,6 +17,13 @@ layouts! {
 
 /// The most metrics of a record, as many as it can hold.
 pub(crate) const MAX_METRICS: usize = 127;
+
+/// Packs the values of metrics.
+pub(crate) fn metric_words(values: &[(Name, f64)]) -> Vec<u64> {
+    let mut words = vec![values.len() as u64];
+    words.extend(values.iter().flat_map(|(name, value)| [u64::from(name.0), value.to_bits()]));
+    words
+}
 
 impl RecordLayout for MetricShape {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {

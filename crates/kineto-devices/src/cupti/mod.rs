@@ -43,6 +43,8 @@ mod worker;
 
 #[cfg(feature = "metrics")]
 pub use pm::{GpuMetrics, MetricDescription, PmSampling};
+#[cfg(fuzzing)]
+pub use reader::fuzzing::read_cupti_buffer;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};
 use super::cuda::Nvml;

@@ -68,20 +68,20 @@ functions! {
     /// The functions of CUPTI 12.6 for metrics.
     ProfilerApi
     required {
-    initialize = c"cuptiProfilerInitialize": Call<NoParams>;
-    deinitialize = c"cuptiProfilerDeInitialize": Call<NoParams>;
-    device_supported = c"cuptiProfilerDeviceSupported": Call<SupportParams>;
-    chip_name = c"cuptiDeviceGetChipName": Call<ChipNameParams>;
-    host_initialize = c"cuptiProfilerHostInitialize": Call<HostInitializeParams>;
-    host_deinitialize = c"cuptiProfilerHostDeinitialize": Call<HostParams>;
-    add_metrics = c"cuptiProfilerHostConfigAddMetrics": Call<AddMetricsParams>;
-    config_size = c"cuptiProfilerHostGetConfigImageSize": Call<ConfigSizeParams>;
-    config_image = c"cuptiProfilerHostGetConfigImage": Call<ConfigImageParams>;
-    passes = c"cuptiProfilerHostGetNumOfPasses": Call<PassesParams>;
-    base_metrics = c"cuptiProfilerHostGetBaseMetrics": Call<BaseMetricsParams>;
-    sub_metrics = c"cuptiProfilerHostGetSubMetrics": Call<SubMetricsParams>;
-    properties = c"cuptiProfilerHostGetMetricProperties": Call<PropertiesParams>;
-    evaluate = c"cuptiProfilerHostEvaluateToGpuValues": Call<EvaluateParams>;
+    initialize = c"cuptiProfilerInitialize": fn(*mut NoParams) -> u32;
+    deinitialize = c"cuptiProfilerDeInitialize": fn(*mut NoParams) -> u32;
+    device_supported = c"cuptiProfilerDeviceSupported": fn(*mut SupportParams) -> u32;
+    chip_name = c"cuptiDeviceGetChipName": fn(*mut ChipNameParams) -> u32;
+    host_initialize = c"cuptiProfilerHostInitialize": fn(*mut HostInitializeParams) -> u32;
+    host_deinitialize = c"cuptiProfilerHostDeinitialize": fn(*mut HostParams) -> u32;
+    add_metrics = c"cuptiProfilerHostConfigAddMetrics": fn(*mut AddMetricsParams) -> u32;
+    config_size = c"cuptiProfilerHostGetConfigImageSize": fn(*mut ConfigSizeParams) -> u32;
+    config_image = c"cuptiProfilerHostGetConfigImage": fn(*mut ConfigImageParams) -> u32;
+    passes = c"cuptiProfilerHostGetNumOfPasses": fn(*mut PassesParams) -> u32;
+    base_metrics = c"cuptiProfilerHostGetBaseMetrics": fn(*mut BaseMetricsParams) -> u32;
+    sub_metrics = c"cuptiProfilerHostGetSubMetrics": fn(*mut SubMetricsParams) -> u32;
+    properties = c"cuptiProfilerHostGetMetricProperties": fn(*mut PropertiesParams) -> u32;
+    evaluate = c"cuptiProfilerHostEvaluateToGpuValues": fn(*mut EvaluateParams) -> u32;
     }
 }
 
@@ -112,9 +112,22 @@ impl fmt::Display for CallFailure {
     }
 }
 
-/// An object of the profiler host. It lives until it is deinitialised.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HostHandle(usize);
+/// An object of the profiler host, deinitialised on drop.
+#[derive(Debug)]
+pub(super) struct HostObject {
+    api: &'static ProfilerApi,
+    pub(super) kind: ProfilerKind,
+    host: usize,
+    /// NVIDIA does not document whether the library copies it.
+    _available: Option<Vec<u8>>,
+}
+
+impl Drop for HostObject {
+    fn drop(&mut self) {
+        let mut params = HostParams::new(self.object());
+        let _ = make_call("cuptiProfilerHostDeinitialize", self.api.host_deinitialize, &mut params);
+    }
+}
 
 /// The names of metrics, as C passes them.
 #[derive(Debug)]
@@ -137,13 +150,6 @@ pub(super) struct CounterImage {
     /// The words of the empty image.
     empty: Vec<u64>,
     bytes: usize,
-}
-
-/// The description of a metric.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct MetricProperties {
-    pub(super) description: String,
-    pub(super) unit: String,
 }
 
 /// Makes a call whose parameters this module has filled.
@@ -238,12 +244,6 @@ impl ProfilerKind {
     }
 }
 
-impl HostHandle {
-    fn object(self) -> Object {
-        with_exposed_provenance_mut(self.0)
-    }
-}
-
 impl ProfilerApi {
     pub(super) fn initialize_profiler(&self) -> Result<(), CallFailure> {
         make_call("cuptiProfilerInitialize", self.initialize, &mut NoParams::new())
@@ -267,88 +267,84 @@ impl ProfilerApi {
         Ok(CString::new(copy_text(params.name)).unwrap_or_default())
     }
 
-    /// Makes a host object for a chip; without an availability image, for all of its counters.
-    pub(super) fn new_host(
-        &self,
-        kind: ProfilerKind,
-        chip: &CStr,
-        availability: Option<&[u8]>,
-    ) -> Result<HostHandle, CallFailure> {
-        let availability = availability.map_or(null(), <[u8]>::as_ptr);
-        let mut params = HostInitializeParams::new(kind.of_host(), chip.as_ptr(), availability, null_mut());
-        make_call("cuptiProfilerHostInitialize", self.host_initialize, &mut params)?;
-        Ok(HostHandle(params.host.expose_provenance()))
-    }
-
-    pub(super) fn end_host(&self, host: HostHandle) {
-        let mut params = HostParams::new(host.object());
-        let _ = make_call("cuptiProfilerHostDeinitialize", self.host_deinitialize, &mut params);
-    }
-
-    /// Adds metrics to a host object, which is unusable after a failure.
-    pub(super) fn add_metrics(&self, host: HostHandle, names: &MetricNames) -> Result<(), CallFailure> {
-        let mut params = AddMetricsParams::new(host.object(), names.pointers.as_ptr(), names.count());
-        make_call("cuptiProfilerHostConfigAddMetrics", self.add_metrics, &mut params)
-    }
-
-    /// Returns the configuration image of the added metrics.
-    pub(super) fn read_config(&self, host: HostHandle) -> Result<Vec<u8>, CallFailure> {
-        let mut params = ConfigSizeParams::new(host.object(), 0);
-        make_call("cuptiProfilerHostGetConfigImageSize", self.config_size, &mut params)?;
-        let mut image = vec![0; params.size];
-        let mut params = ConfigImageParams::new(host.object(), image.len(), image.as_mut_ptr());
-        make_call("cuptiProfilerHostGetConfigImage", self.config_image, &mut params).map(|()| image)
-    }
-
     /// Returns how many passes a configuration takes.
     pub(super) fn count_passes(&self, config: &[u8]) -> Result<usize, CallFailure> {
         let mut params = PassesParams::new(config.len(), config.as_ptr(), 0);
         make_call("cuptiProfilerHostGetNumOfPasses", self.passes, &mut params).map(|()| params.passes)
     }
+}
+
+impl HostObject {
+    /// Makes a host object for a chip; without an availability image, for all of its counters.
+    pub(super) fn new(
+        api: &'static ProfilerApi,
+        kind: ProfilerKind,
+        chip: &CStr,
+        available: Option<&[u8]>,
+    ) -> Result<HostObject, CallFailure> {
+        let available = available.map(<[u8]>::to_vec);
+        let image = available.as_ref().map_or(null(), Vec::as_ptr);
+        let mut params = HostInitializeParams::new(kind.of_host(), chip.as_ptr(), image, null_mut());
+        make_call("cuptiProfilerHostInitialize", api.host_initialize, &mut params)?;
+        Ok(HostObject { api, kind, host: params.host.expose_provenance(), _available: available })
+    }
+
+    fn object(&self) -> Object {
+        with_exposed_provenance_mut(self.host)
+    }
+
+    /// Adds metrics to the object, which is unusable after a failure.
+    pub(super) fn add_metrics(&self, names: &MetricNames) -> Result<(), CallFailure> {
+        let mut params = AddMetricsParams::new(self.object(), names.pointers.as_ptr(), names.count());
+        make_call("cuptiProfilerHostConfigAddMetrics", self.api.add_metrics, &mut params)
+    }
+
+    /// Adds the metrics, and returns their configuration image. The object is unusable after a failure.
+    pub(super) fn configure(&self, names: &MetricNames) -> Result<Vec<u8>, CallFailure> {
+        self.add_metrics(names)?;
+        let mut params = ConfigSizeParams::new(self.object(), 0);
+        make_call("cuptiProfilerHostGetConfigImageSize", self.api.config_size, &mut params)?;
+        let mut image = vec![0; params.size];
+        let mut params = ConfigImageParams::new(self.object(), image.len(), image.as_mut_ptr());
+        make_call("cuptiProfilerHostGetConfigImage", self.api.config_image, &mut params).map(|()| image)
+    }
 
     /// Returns the metrics of a kind without their rollups: 0 counters, 1 ratios, 2 throughputs.
-    pub(super) fn list_base_metrics(&self, host: HostHandle, kind: u32) -> Result<Vec<String>, CallFailure> {
-        let mut params = BaseMetricsParams::new(host.object(), kind, null(), 0);
-        make_call("cuptiProfilerHostGetBaseMetrics", self.base_metrics, &mut params)?;
+    pub(super) fn list_base_metrics(&self, kind: u32) -> Result<Vec<String>, CallFailure> {
+        let mut params = BaseMetricsParams::new(self.object(), kind, null(), 0);
+        make_call("cuptiProfilerHostGetBaseMetrics", self.api.base_metrics, &mut params)?;
         Ok(copy_texts(params.names, params.count))
     }
 
     /// Returns the rollups and submetrics of a metric.
-    pub(super) fn list_sub_metrics(&self, host: HostHandle, kind: u32, base: &str) -> Result<Vec<String>, CallFailure> {
+    pub(super) fn list_sub_metrics(&self, kind: u32, base: &str) -> Result<Vec<String>, CallFailure> {
         let base = CString::new(base).unwrap_or_default();
-        let mut params = SubMetricsParams::new(host.object(), kind, base.as_ptr(), 0, null());
-        make_call("cuptiProfilerHostGetSubMetrics", self.sub_metrics, &mut params)?;
+        let mut params = SubMetricsParams::new(self.object(), kind, base.as_ptr(), 0, null());
+        make_call("cuptiProfilerHostGetSubMetrics", self.api.sub_metrics, &mut params)?;
         Ok(copy_texts(params.names, params.count))
     }
 
-    pub(super) fn metric_properties(&self, host: HostHandle, name: &str) -> Result<MetricProperties, CallFailure> {
+    /// Returns the description and the unit of a metric.
+    pub(super) fn describe_metric(&self, name: &str) -> Result<[String; 2], CallFailure> {
         let name = CString::new(name).unwrap_or_default();
-        let mut params = PropertiesParams::new(host.object(), name.as_ptr(), null(), null(), null(), 0);
-        make_call("cuptiProfilerHostGetMetricProperties", self.properties, &mut params)?;
+        let mut params = PropertiesParams::new(self.object(), name.as_ptr(), null(), null(), null(), 0);
+        make_call("cuptiProfilerHostGetMetricProperties", self.api.properties, &mut params)?;
         // What CUPTI calls the unit is the part of the chip.
-        Ok(MetricProperties { description: copy_text(params.description), unit: copy_text(params.dimension) })
+        Ok([params.description, params.dimension].map(copy_text))
     }
 
     /// Computes the metrics of a sample, one value for each name.
-    pub(super) fn evaluate_sample(
+    pub(super) fn evaluate(
         &self,
-        host: HostHandle,
         image: &CounterImage,
         sample: usize,
         names: &MetricNames,
     ) -> Result<Vec<f64>, CallFailure> {
         let mut values = vec![f64::NAN; names.count()];
-        let (bytes, pointers) = (image.bytes, names.pointers.as_ptr());
-        let mut params = EvaluateParams::new(
-            host.object(),
-            image.as_ptr(),
-            bytes,
-            sample,
-            pointers,
-            names.count(),
-            values.as_mut_ptr(),
-        );
-        make_call("cuptiProfilerHostEvaluateToGpuValues", self.evaluate, &mut params).map(|()| values)
+        let (object, place, bytes) = (self.object(), image.as_ptr(), image.bytes);
+        let (pointers, count) = (names.pointers.as_ptr(), names.count());
+        let mut params = EvaluateParams::new(object, place, bytes, sample, pointers, count, values.as_mut_ptr());
+        make_call("cuptiProfilerHostEvaluateToGpuValues", self.api.evaluate, &mut params).map(|()| values)
     }
 }
 

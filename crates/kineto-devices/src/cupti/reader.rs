@@ -422,5 +422,7 @@ fn overhead_name(kind: u32) -> &'static str {
     }
 }
 
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 #[cfg(test)]
 mod tests;

@@ -4,48 +4,10 @@
 //! version. No other value in a buffer is trusted. NVIDIA's numbers of the fields that a subscriber may select are in brackets
 //! ([`selected_fields`](super::selected_fields)).
 
-use crate::records::fields::{Field, SelectableField, records};
-
-/// Defines [`Record`] from rows: its variant, the structure of `records!`, and CUPTI's names and numbers of its kinds.
-macro_rules! kinds {
-    ($($variant:ident($fields:ident) = $($name:ident: $number:literal),+;)+) => {
-        /// The activity kinds, by CUPTI's numbers.
-        pub(super) mod kind {
-            $($(pub(crate) const $name: u32 = $number;)+)+
-
-            /// All kinds, with the shortest length of their records.
-            pub(crate) const ALL: &[(u32, usize)] = &[$($(($name, super::$fields::SIZE),)+)+];
-        }
-
-        /// A borrowed record of a known kind.
-        #[derive(Clone, Copy, Debug)]
-        pub(super) enum Record<'b> {
-            $($variant($fields<'b>),)+
-        }
-
-        impl<'b> Record<'b> {
-            /// Reads a record from all of its bytes; returns `None` if its kind is unknown, or it is too short.
-            // The caller's match merges with this one.
-            #[inline(always)]
-            pub(super) fn from_bytes(bytes: &'b [u8]) -> Option<Record<'b>> {
-                Some(match kind_of(bytes)? {
-                    $($(kind::$name)|+ => Record::$variant($fields::new(bytes)?),)+
-                    _ => return None,
-                })
-            }
-        }
-
-        /// Returns the fields to record of a kind; empty for kinds that cannot be recorded this way.
-        pub(super) fn selectable_fields(number: u32) -> &'static [SelectableField] {
-            match number {
-                $($(kind::$name)|+ => $fields::SELECTABLE,)+
-                _ => &[],
-            }
-        }
-    };
-}
+use crate::records::fields::{SelectableField, kinds, records};
 
 kinds! {
+    kind Record
     Kernel(Kernel) = CONCURRENT_KERNEL: 10, KERNEL: 3;
     Memcpy(Memcpy) = MEMCPY: 1;
     Memcpy2(Memcpy2) = MEMCPY2: 22;
@@ -140,13 +102,12 @@ records! {
 
 /// Returns the length of the shortest record of a kind, over all versions.
 pub(super) fn shortest_length(number: u32) -> Option<usize> {
-    kind::ALL.iter().find(|(kind, _)| *kind == number).map(|(_, length)| *length)
+    kind::ALL.iter().find(|(kind, ..)| *kind == number).map(|(_, length, _)| *length)
 }
 
-/// Returns the kind of the record at the start of `bytes`.
-#[inline]
-pub(super) fn kind_of(bytes: &[u8]) -> Option<u32> {
-    Field::read_at(bytes, 0)
+/// Returns the fields to record of a kind; empty for kinds that cannot be recorded this way.
+pub(super) fn selectable_fields(number: u32) -> &'static [SelectableField] {
+    kind::ALL.iter().find(|(kind, ..)| *kind == number).map_or(&[], |(_, _, fields)| *fields)
 }
 
 #[cfg(test)]
@@ -379,7 +340,7 @@ mod tests {
 
     #[test]
     fn short_and_unknown_records_are_rejected() {
-        for (number, size) in kind::ALL.iter().copied() {
+        for (number, size, _) in kind::ALL.iter().copied() {
             assert!(Record::from_bytes(&record(number, size, &[])).is_some(), "{number}");
             assert!(Record::from_bytes(&record(number, size, &[])[..size - 1]).is_none(), "{number}");
         }

@@ -6,7 +6,7 @@
 
 use super::records::{Record, selectable_fields, shortest_length};
 use super::shared::FieldLayout;
-use crate::records::fields::SelectableField;
+use crate::records::fields::{SelectableField, kind_of};
 use std::sync::{Mutex, PoisonError};
 
 /// The field that all records have: their kind.
@@ -91,7 +91,7 @@ impl RecordRestorer {
     /// Reads a record; returns `None` if its layout is unknown, or the record is too short.
     #[inline]
     pub(super) fn read<'s>(&'s mut self, record: &[u8]) -> Option<Record<'s>> {
-        let kind = super::records::kind_of(record)?;
+        let kind = kind_of(record)?;
         let restorer = self.restorers.get_mut(kind as usize)?.as_mut()?;
         Record::from_bytes(restorer.restore(record)?)
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn fields_are_read_from_any_layout() {
         for width in [None, Some(8)] {
-            for (number, _) in kind::ALL.iter().filter(|(kind, _)| !selectable_fields(*kind).is_empty()) {
+            for (number, ..) in kind::ALL.iter().filter(|(kind, ..)| !selectable_fields(*kind).is_empty()) {
                 let stated = Box::leak(Box::new(StatedLayouts::new()));
                 let (bytes, fields) = natural_layout(*number, width);
                 stated.note(*number, bytes, &fields);
@@ -301,7 +301,7 @@ mod tests {
                 if small % 2 == 0 { field(id, small, 1 << (small % 4)) } else { field(id, at, size) }
             };
             let fields: Vec<_> = [field(KIND_FIELD, 0, 4)].into_iter().chain(fields.into_iter().map(place)).collect();
-            for (number, _) in kind::ALL {
+            for (number, ..) in kind::ALL {
                 stated.note(*number, bytes, &fields);
                 let record = [&number.to_ne_bytes()[..], &record].concat();
                 let _ = restorer_of(stated).read(&record);

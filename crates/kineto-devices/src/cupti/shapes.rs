@@ -285,15 +285,10 @@ fn write_peer_copy_args(record: &RecordView<'_>, each: EmitArg<'_>) {
 }
 
 /// Writes the arguments that all copies and fills share.
-#[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
 fn write_transfer_args(record: &RecordView<'_>, copy: &PackedCopy, each: EmitArg<'_>) {
     each("stream", stream_value(record.stream));
     each("correlation", ArgValue::U64(record.correlation));
-    each("bytes", ArgValue::U64(copy.bytes));
-    let duration = record.end.as_nanos().saturating_sub(record.start.as_nanos());
-    if duration > 0 {
-        each("memory bandwidth (GB/s)", ArgValue::F64(copy.bytes as f64 / duration as f64));
-    }
+    record.write_bytes(copy.bytes, each);
     write_graph_args(copy.graph, copy.graph_node, None, each);
     write_channel_args(copy.channel, copy.channel_type, each);
 }

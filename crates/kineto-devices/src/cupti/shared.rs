@@ -5,11 +5,10 @@
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
 use super::error::CuptiError;
-use super::ffi::{Handle, OWN_IDS, OnCall, check_result};
-use crate::buffered::walk::Unreadable;
+use super::ffi::{Handle, OnCall, check_result};
 use crate::library::functions;
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 type Code = u32;
 type RawHandle = *mut c_void;
@@ -27,32 +26,27 @@ functions! {
     /// The function that subscribes by name; version 13.0 has it, without those of [`SharedApi`].
     NamedApi
     required {
-    subscribe = c"cuptiSubscribe_v2":
-        unsafe extern "C" fn(*mut RawHandle, OnCall, *mut c_void, *mut SubscriberParams) -> Code;
+    subscribe = c"cuptiSubscribe_v2": fn(*mut RawHandle, OnCall, *mut c_void, *mut SubscriberParams) -> Code;
     }
 }
 
 functions! {
     /// The functions of libcupti that take a subscriber.
-    SharedApi
+    pub(super) SharedApi
     required {
-    register_callbacks = c"cuptiActivityRegisterCallbacks_v2":
-        unsafe extern "C" fn(RawHandle, Requested, Completed) -> Code;
-    enable = c"cuptiActivityEnable_v2": unsafe extern "C" fn(RawHandle, u32, *const ActivityConfig) -> Code;
-    disable = c"cuptiActivityDisable_v2": unsafe extern "C" fn(RawHandle, u32, *const ActivityConfig) -> Code;
-    set_attribute = c"cuptiActivitySetAttribute_v2":
-        unsafe extern "C" fn(RawHandle, u32, *mut usize, *mut c_void) -> Code;
-    get_next_record = c"cuptiActivityGetNextRecord_v2":
-        unsafe extern "C" fn(RawHandle, *const u8, usize, *mut *const u8) -> Code;
-    get_dropped = c"cuptiActivityGetNumDroppedRecords_v2":
-        unsafe extern "C" fn(RawHandle, *mut c_void, u32, *mut usize) -> Code;
-    get_timestamp = c"cuptiGetTimestamp_v2": unsafe extern "C" fn(RawHandle, *mut u64) -> Code;
-    push_id = c"cuptiActivityPushExternalCorrelationId_v2": unsafe extern "C" fn(RawHandle, u32, u64) -> Code;
-    pop_id = c"cuptiActivityPopExternalCorrelationId_v2": unsafe extern "C" fn(RawHandle, u32, *mut u64) -> Code;
+    register_callbacks = c"cuptiActivityRegisterCallbacks_v2": fn(RawHandle, Requested, Completed) -> Code;
+    enable = c"cuptiActivityEnable_v2": fn(RawHandle, u32, *const ActivityConfig) -> Code;
+    disable = c"cuptiActivityDisable_v2": fn(RawHandle, u32, *const ActivityConfig) -> Code;
+    set_attribute = c"cuptiActivitySetAttribute_v2": fn(RawHandle, u32, *mut usize, *mut c_void) -> Code;
+    get_next_record = c"cuptiActivityGetNextRecord_v2": fn(RawHandle, *const u8, usize, *mut *const u8) -> Code;
+    get_dropped = c"cuptiActivityGetNumDroppedRecords_v2": fn(RawHandle, *mut c_void, u32, *mut usize) -> Code;
+    get_timestamp = c"cuptiGetTimestamp_v2": fn(RawHandle, *mut u64) -> Code;
+    push_id = c"cuptiActivityPushExternalCorrelationId_v2": fn(RawHandle, u32, u64) -> Code;
+    pop_id = c"cuptiActivityPopExternalCorrelationId_v2": fn(RawHandle, u32, *mut u64) -> Code;
     }
     optional {
-    enable_driver_api = c"cuptiActivityEnableDriverApi_v2": unsafe extern "C" fn(RawHandle, u32, u8) -> Code;
-    enable_runtime_api = c"cuptiActivityEnableRuntimeApi_v2": unsafe extern "C" fn(RawHandle, u32, u8) -> Code;
+    enable_driver_api = c"cuptiActivityEnableDriverApi_v2": fn(RawHandle, u32, u8) -> Code;
+    enable_runtime_api = c"cuptiActivityEnableRuntimeApi_v2": fn(RawHandle, u32, u8) -> Code;
     }
 }
 
@@ -83,6 +77,14 @@ const PARAMS_BEFORE_13_2: usize = 32;
 pub(super) struct ActivityConfig {
     size: usize,
     fields: FieldSelection,
+}
+
+impl ActivityConfig {
+    /// Selects fields by their numbers, which must outlive it.
+    pub(super) fn new(fields: &[i32]) -> ActivityConfig {
+        let fields = FieldSelection { size: size_of::<FieldSelection>(), count: fields.len(), ids: fields.as_ptr() };
+        ActivityConfig { size: size_of::<ActivityConfig>(), fields }
+    }
 }
 
 #[derive(Debug)]
@@ -153,10 +155,6 @@ pub(super) enum Attribute {
     EventTimes = 17,
 }
 
-fn pointer(handle: Handle) -> RawHandle {
-    std::ptr::with_exposed_provenance_mut(handle.0)
-}
-
 impl NamedApi {
     /// Subscribes, with `allows_others` next to other profilers that allow it too. Also returns the name of the first
     /// subscriber, if libcupti tells that of another one.
@@ -184,94 +182,6 @@ impl NamedApi {
         let is_own = code == 0 && other.as_bytes() == OWN_NAME.to_bytes();
         let is_named = !other.is_empty() && other != UNNAMED && !is_own;
         (check_result(code).map(|()| Handle(subscriber.expose_provenance())), is_named.then(|| other.to_owned()))
-    }
-}
-
-impl SharedApi {
-    pub(super) fn register_callbacks(
-        &self,
-        subscriber: Handle,
-        requested: Requested,
-        completed: Completed,
-    ) -> Result<(), CuptiError> {
-        // SAFETY: the handle is a subscriber's; both functions are static, have CUPTI's types, and may run at any time.
-        check_result(unsafe { (self.register_callbacks)(pointer(subscriber), requested, completed) })
-    }
-
-    /// Enables a kind: with these fields, or with all if none is named.
-    pub(super) fn enable_kind(&self, subscriber: Handle, kind: u32, fields: &[i32]) -> Result<(), CuptiError> {
-        let selection = FieldSelection { size: size_of::<FieldSelection>(), count: fields.len(), ids: fields.as_ptr() };
-        let config = ActivityConfig { size: size_of::<ActivityConfig>(), fields: selection };
-        let config = if fields.is_empty() { null() } else { &raw const config };
-        // SAFETY: the handle is a subscriber's, and the configuration is null or valid during the call, with its fields.
-        check_result(unsafe { (self.enable)(pointer(subscriber), kind, config) })
-    }
-
-    pub(super) fn disable_kind(&self, subscriber: Handle, kind: u32) {
-        // SAFETY: the handle is a subscriber's, and the configuration may be null.
-        let _ = unsafe { (self.disable)(pointer(subscriber), kind, null()) };
-    }
-
-    pub(super) fn set_attribute(&self, subscriber: Handle, attribute: Attribute, on: bool) -> Result<(), CuptiError> {
-        let (mut size, mut value) = (1usize, u8::from(on));
-        // SAFETY: the handle is a subscriber's, and the attributes in use are single bytes.
-        let code = unsafe {
-            (self.set_attribute)(pointer(subscriber), attribute as u32, &raw mut size, (&raw mut value).cast())
-        };
-        check_result(code)
-    }
-
-    #[inline]
-    pub(super) fn next_record(
-        &self,
-        subscriber: Handle,
-        buffer: &[u8],
-        record: *const u8,
-    ) -> Result<Option<*const u8>, Unreadable> {
-        let mut record = record;
-        // SAFETY: the handle is a subscriber's, the length is that of the buffer, and the record is null or a record that
-        // the library returned.
-        match unsafe { (self.get_next_record)(pointer(subscriber), buffer.as_ptr(), buffer.len(), &raw mut record) } {
-            0 => Ok(Some(record)),
-            12 => Ok(None),
-            _ => Err(Unreadable),
-        }
-    }
-
-    /// Returns how many records were dropped since the last call.
-    pub(super) fn take_dropped_count(&self, subscriber: Handle) -> u64 {
-        let mut dropped = 0;
-        // SAFETY: the handle is a subscriber's, and the pointer is a valid place for a count.
-        let code = unsafe { (self.get_dropped)(pointer(subscriber), null_mut(), 0, &raw mut dropped) };
-        if code == 0 { dropped as u64 } else { 0 }
-    }
-
-    pub(super) fn timestamp(&self, subscriber: Handle) -> Option<u64> {
-        let mut time = 0;
-        // SAFETY: the handle is a subscriber's, and the pointer is a valid place for a timestamp.
-        let code = unsafe { (self.get_timestamp)(pointer(subscriber), &raw mut time) };
-        (code == 0 && time != 0).then_some(time)
-    }
-
-    #[inline]
-    pub(super) fn push_id(&self, subscriber: Handle, id: u64) -> bool {
-        // SAFETY: the handle is a subscriber's.
-        unsafe { (self.push_id)(pointer(subscriber), OWN_IDS, id) == 0 }
-    }
-
-    #[inline]
-    pub(super) fn pop_id(&self, subscriber: Handle) -> bool {
-        let mut last = 0;
-        // SAFETY: the handle is a subscriber's, and the pointer is a valid place for an id.
-        unsafe { (self.pop_id)(pointer(subscriber), OWN_IDS, &raw mut last) == 0 }
-    }
-
-    /// Enables or disables records of a function, where this version can.
-    pub(super) fn record_calls(&self, subscriber: Handle, of_driver: bool, function: u32, record: bool) {
-        if let Some(call) = if of_driver { self.enable_driver_api } else { self.enable_runtime_api } {
-            // SAFETY: the handle is a subscriber's. The reader drops functions that cannot be disabled.
-            unsafe { call(pointer(subscriber), function, record.into()) };
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Walks over records of known size.
 
-use super::records::kind_of;
 use crate::buffered::walk::{Unreadable, Walker};
+use crate::records::fields::kind_of;
 use std::cell::Cell;
 
 /// Skips a record without calling CUPTI's walker once it has seen a record of that kind in the same buffer.

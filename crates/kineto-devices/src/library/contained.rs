@@ -191,8 +191,8 @@ impl Recording for ContainedRecording {
         self.call_unless_broken("sees_ranges", |recording| recording.sees_ranges())
     }
 
-    fn drain(&self) {
-        self.call_unless_broken("drain", |recording| recording.drain());
+    fn drain(&self, patience: Duration) {
+        self.call_unless_broken("drain", |recording| recording.drain(patience));
     }
 
     fn stopped(&self) -> Option<String> {

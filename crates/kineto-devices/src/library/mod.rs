@@ -56,20 +56,21 @@ use libloading::Library as Opened;
 #[derive(Debug)]
 enum Opened {}
 
-/// Declares a struct of functions of a vendor's library: required ones, and those that some versions lack. Their
-/// types are those that the vendor documents. Only this macro resolves vendors' functions.
+/// Declares a struct of functions of a vendor's library: required ones, and those that some versions lack. Their types are
+/// those that the vendor documents, all `unsafe extern "C"`. A visibility before the name is that of the functions. Only
+/// this macro resolves vendors' functions.
 macro_rules! functions {
     (
         $(#[$about:meta])*
-        $api:ident
-        $(required { $($name:ident = $symbol:literal: $type:ty;)* })?
-        $(optional { $($maybe:ident = $other:literal: $kind:ty;)* })?
+        $fields:vis $api:ident
+        $(required { $($name:ident = $symbol:literal: fn($($arg:ty),*) $(-> $result:ty)?;)* })?
+        $(optional { $($maybe:ident = $other:literal: fn($($of:ty),*) $(-> $returned:ty)?;)* })?
     ) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug)]
         pub(super) struct $api {
-            $($($name: $type,)*)?
-            $($($maybe: Option<$kind>,)*)?
+            $($($fields $name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)*)?
+            $($($fields $maybe: Option<unsafe extern "C" fn($($of),*) $(-> $returned)?>,)*)?
         }
 
         impl $api {

@@ -39,7 +39,7 @@ functions! {
     /// The entry point of a plugin.
     PluginApi
     required {
-        register = c"KinetoPlugin_register": unsafe extern "C" fn(*const Registry) -> c_int;
+        register = c"KinetoPlugin_register": fn(*const Registry) -> c_int;
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) const BY_HANDLE: u8 = 1 << 5;
 pub(crate) const OF_SLICE: u8 = 1 << 6;
 
 /// The records of a collector in a recording.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Collected {
     pub(crate) arenas: [Vec<Arc<Vec<u64>>>; ARENAS],
     pub names: NameTable,
@@ -133,25 +133,7 @@ encoded! {
 impl Collected {
     /// Makes an empty collection.
     pub fn empty() -> Collected {
-        let (names, shapes, contexts, losses) = (NameTable::default(), Vec::new(), Vec::new(), Vec::new());
-        Collected {
-            arenas: Default::default(),
-            names,
-            shapes,
-            contexts,
-            threads: Threads::default(),
-            losses,
-            evicted_work: 0,
-            last_call_before: 0,
-            notes: Vec::new(),
-            devices: Vec::new(),
-            renumbered: Vec::new(),
-            unwanted: HashSet::new(),
-            clock_error_ns: 0,
-            owned: None,
-            live_blocks: Vec::new(),
-            hold: None,
-        }
+        Collected::default()
     }
 
     /// Marks the blocks in a live file as moved to disk, with all records until that time.

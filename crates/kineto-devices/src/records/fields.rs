@@ -93,6 +93,48 @@ macro_rules! records {
 
 pub(crate) use records;
 
+/// Defines the records of a vendor from a module of numbers and rows: a variant, its structure of `records!`, and the
+/// vendor's names and numbers of its kinds.
+macro_rules! kinds {
+    ($module:ident $record:ident $($variant:ident($fields:ident) = $($name:ident: $number:literal),+;)+) => {
+        /// The kinds of records, by the vendor's numbers.
+        pub(super) mod $module {
+            $($(pub(crate) const $name: u32 = $number;)+)+
+
+            /// All kinds, with the shortest length of their records, and the fields that can be selected.
+            #[allow(dead_code, reason = "not every vendor lists all records")]
+            pub(crate) const ALL: &[(u32, usize, &[$crate::records::fields::SelectableField])] =
+                &[$($(($name, super::$fields::SIZE, super::$fields::SELECTABLE),)+)+];
+        }
+
+        /// A borrowed record of a known kind.
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum $record<'b> {
+            $($variant($fields<'b>),)+
+        }
+
+        impl<'b> $record<'b> {
+            /// Reads a record from all of its bytes; returns `None` if its kind is unknown, or it is too short.
+            // The caller's match merges with this one.
+            #[inline(always)]
+            pub(super) fn from_bytes(bytes: &'b [u8]) -> Option<$record<'b>> {
+                Some(match $crate::records::fields::kind_of(bytes)? {
+                    $($($module::$name)|+ => $record::$variant($fields::new(bytes)?),)+
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use kinds;
+
+/// Returns the kind of the record at the start of `bytes`.
+#[inline]
+pub(crate) fn kind_of(bytes: &[u8]) -> Option<u32> {
+    Field::read_at(bytes, 0)
+}
+
 /// Makes a record of `size` bytes from fields: offset, size and value.
 #[cfg(test)]
 pub(crate) fn make_record(kind: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {

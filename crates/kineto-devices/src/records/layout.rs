@@ -74,6 +74,16 @@ impl<'t> RecordView<'t> {
         (self.word(at) >> 32) as u32
     }
 
+    /// Writes how many bytes were copied or filled, and how fast if that is known.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
+    pub(crate) fn write_bytes(&self, bytes: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        each("bytes", ArgValue::U64(bytes));
+        let duration = self.end.since(self.start);
+        if duration > 0 {
+            each("memory bandwidth (GB/s)", ArgValue::F64(bytes as f64 / duration as f64));
+        }
+    }
+
     /// Returns the text of a name whose number is in a word.
     pub fn text(&self, at: usize) -> &'t str {
         self.names.text(Name(self.low(at)))

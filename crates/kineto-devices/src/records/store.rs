@@ -464,12 +464,21 @@ impl StoreState {
     }
 }
 
-/// The parts of a head except role and flags.
+/// The parts of a head except the number of words.
 struct PackedHead {
-    tag: u8,
+    role: Role,
+    flags: u8,
     kind: ActivityType,
     name: Name,
     shape: Option<&'static dyn RecordLayout>,
+}
+
+impl PackedHead {
+    /// Makes a head without flags.
+    #[inline]
+    fn new(role: Role, kind: ActivityType, name: Name, shape: Option<&'static dyn RecordLayout>) -> PackedHead {
+        PackedHead { role, flags: 0, kind, name, shape }
+    }
 }
 
 impl Batch<'_> {
@@ -525,9 +534,9 @@ impl Batch<'_> {
             // A correlation id may be used again.
             self.state.unwanted.remove(&call.correlation);
         }
-        let tag = Role::Call as u8 | flag | if call.launches { LAUNCHES } else { 0 };
-        let head = PackedHead { tag, kind: call.kind, name: call.name, shape: Some(call.shape) };
-        self.put_record(Role::Call, &head, [call.start, call.end, call.correlation, thread, call.external], call.words);
+        let flags = flag | if call.launches { LAUNCHES } else { 0 };
+        let head = PackedHead { role: Role::Call, flags, kind: call.kind, name: call.name, shape: Some(call.shape) };
+        self.put_record(&head, [call.start, call.end, call.correlation, thread, call.external], call.words);
     }
 
     /// Adds device work.
@@ -548,11 +557,10 @@ impl Batch<'_> {
     }
 
     #[inline]
-    fn put_work(&mut self, flag: u8, cause: u64, work: &DeviceWork<'_>) {
-        let head =
-            PackedHead { tag: Role::Work as u8 | flag, kind: work.kind, name: work.name, shape: Some(work.shape) };
+    fn put_work(&mut self, flags: u8, cause: u64, work: &DeviceWork<'_>) {
+        let head = PackedHead { role: Role::Work, flags, kind: work.kind, name: work.name, shape: Some(work.shape) };
         let place = u64::from(work.device.cast_unsigned()) << 32 | u64::from(work.stream);
-        self.put_record(Role::Work, &head, [work.start, work.end, cause, place], work.words);
+        self.put_record(&head, [work.start, work.end, cause, place], work.words);
     }
 
     /// Adds a wait.
@@ -560,14 +568,9 @@ impl Batch<'_> {
         if self.is_paused(sync.start, sync.end) {
             return self.count_paused();
         }
-        let head = PackedHead { tag: Role::Sync as u8, kind: sync.kind, name: sync.name, shape: Some(sync.shape) };
+        let head = PackedHead::new(Role::Sync, sync.kind, sync.name, Some(sync.shape));
         let place = u64::from(sync.context) << 32 | u64::from(sync.stream);
-        self.put_record(
-            Role::Sync,
-            &head,
-            [sync.start, sync.end, sync.correlation, place, sync.event.into()],
-            sync.words,
-        );
+        self.put_record(&head, [sync.start, sync.end, sync.correlation, place, sync.event.into()], sync.words);
     }
 
     /// Adds an event that was recorded.
@@ -575,21 +578,16 @@ impl Batch<'_> {
         if event.at != 0 && self.is_paused(event.at, event.at) {
             return self.count_paused();
         }
-        let head = PackedHead { tag: Role::Event as u8, kind: event.kind, name: event.name, shape: Some(event.shape) };
+        let head = PackedHead::new(Role::Event, event.kind, event.name, Some(event.shape));
         let place = u64::from(event.context) << 32 | u64::from(event.stream);
-        self.put_record(
-            Role::Event,
-            &head,
-            [event.at, event.at, event.correlation, place, event.event.into()],
-            event.words,
-        );
+        self.put_record(&head, [event.at, event.at, event.correlation, place, event.event.into()], event.words);
     }
 
     /// Adds the slice of a call.
     pub fn external(&mut self, external: External) {
         let kind = ActivityType::ExternalCorrelation;
-        let head = PackedHead { tag: Role::External as u8, kind, name: Name(0), shape: None };
-        self.put_record(Role::External, &head, [external.correlation, external.id, 0, 0, 0], &[]);
+        let head = PackedHead::new(Role::External, kind, Name(0), None);
+        self.put_record(&head, [external.correlation, external.id, 0, 0, 0], &[]);
     }
 
     /// Adds overhead of the vendor's library.
@@ -606,8 +604,8 @@ impl Batch<'_> {
         if self.is_paused(overhead.start, overhead.end) {
             return self.count_paused();
         }
-        let head = PackedHead { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape };
-        self.put_record(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], words);
+        let head = PackedHead::new(Role::Overhead, ActivityType::Overhead, overhead.name, shape);
+        self.put_record(&head, [overhead.start, overhead.end, 0, 0, 0], words);
     }
 
     /// Adds values of counters.
@@ -615,10 +613,9 @@ impl Batch<'_> {
         if self.is_paused(sample.at, sample.at) {
             return self.count_paused();
         }
-        let head =
-            PackedHead { tag: Role::Counter as u8, kind: sample.kind, name: sample.name, shape: Some(sample.shape) };
+        let head = PackedHead::new(Role::Counter, sample.kind, sample.name, Some(sample.shape));
         let place = u64::from(sample.device.cast_unsigned()) << 32 | u64::from(sample.stream);
-        self.put_record(Role::Counter, &head, [sample.at, sample.at, 0, place, 0], sample.words);
+        self.put_record(&head, [sample.at, sample.at, 0, place, 0], sample.words);
     }
 
     /// Adds a device allocation or free.
@@ -626,15 +623,10 @@ impl Batch<'_> {
         if self.is_paused(memory.at, memory.at) {
             return self.count_paused();
         }
-        let head =
-            PackedHead { tag: Role::Memory as u8, kind: ActivityType::CpuInstantEvent, name: Name(0), shape: None };
+        let head = PackedHead::new(Role::Memory, ActivityType::CpuInstantEvent, Name(0), None);
         let place = u64::from(memory.device.cast_unsigned()) << 32 | u64::from(memory.kind.number());
-        self.put_record(
-            Role::Memory,
-            &head,
-            [memory.at, memory.address, memory.correlation, place, memory.bytes.cast_unsigned()],
-            &[],
-        );
+        let bytes = memory.bytes.cast_unsigned();
+        self.put_record(&head, [memory.at, memory.address, memory.correlation, place, bytes], &[]);
     }
 
     /// Sets the device of a context.
@@ -655,7 +647,7 @@ impl Batch<'_> {
     }
 
     #[inline]
-    fn put_record<const N: usize>(&mut self, role: Role, head: &PackedHead, own: [u64; N], words: &[u64]) {
+    fn put_record<const N: usize>(&mut self, head: &PackedHead, own: [u64; N], words: &[u64]) {
         let state = &mut *self.state;
         if state.is_waiting || state.closed {
             return state.count_late();
@@ -663,7 +655,8 @@ impl Batch<'_> {
         let words = words.get(..usize::from(u8::MAX)).unwrap_or(words);
         let zeros = words.iter().rev().take_while(|word| **word == 0).count();
         let shape = head.shape.map_or(0, |shape| state.layout_number(shape));
-        let bytes = [head.tag, head.kind.number(), shape, u8::try_from(words.len() - zeros).unwrap_or(u8::MAX)];
+        let (role, tag) = (head.role, head.role as u8 | head.flags);
+        let bytes = [tag, head.kind.number(), shape, u8::try_from(words.len() - zeros).unwrap_or(u8::MAX)];
         let head = u64::from(head.name.0) << 32 | u64::from(u32::from_le_bytes(bytes));
         let Some(open) = state.block_with_room(role, 1 + N + words.len(), self.budget) else {
             return state.count_lost(Loss::DeviceRecordsOverLimit, 1);

@@ -54,20 +54,10 @@ pub(super) struct PendingLaunch {
 
 impl PendingLaunch {
     pub(super) fn new(does: CallEffect) -> PendingLaunch {
-        let (kernel, grid, block, device) = (None, [0; 3], [0; 3], None);
-        let (is_owed, is_hoped) = (false, false);
-        PendingLaunch {
-            does,
-            stream: None,
-            bytes: 0,
-            graph: 0,
-            kernel,
-            grid,
-            block,
-            device,
-            is_owed,
-            may_have_work: is_hoped,
-        }
+        let (stream, kernel, device) = (None, None, None);
+        let (bytes, graph, grid, block) = (0, 0, [0; 3], [0; 3]);
+        let (is_owed, may_have_work) = (false, false);
+        PendingLaunch { does, stream, bytes, graph, kernel, grid, block, device, is_owed, may_have_work }
     }
 }
 

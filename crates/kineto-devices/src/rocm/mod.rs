@@ -3,6 +3,7 @@
 //! It loads no library of AMD's unless its types are selected, and there is a device or the program uses HIP.
 //! Both backends write into the same [`rows`], and end on the thread of [`buffered`](super::buffered).
 
+mod arguments;
 mod captures;
 mod hip;
 mod ids;

@@ -1,9 +1,10 @@
 //! The rows of a recording, with the launches and captures that determine them, as both backends have them.
 
+use super::arguments::Arguments;
 use super::captures::Captures;
-use super::hip::{CallEffect, Function};
+use super::hip::{self, CallEffect, Direction, Function};
 use super::launches::{PendingLaunch, PendingLaunches};
-use super::shapes::{self, MemoryCall, RocmShape};
+use super::shapes::{self, RocmShape, Sizes};
 use super::streams::Streams;
 use crate::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Thread};
 use kineto_base::sorted::SortedMap;
@@ -48,6 +49,29 @@ pub(super) struct Return {
     pub(super) external: u64,
 }
 
+/// Work that a device has done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DoneWork {
+    pub(super) device: i32,
+    /// The hardware's queue, 0 if not known.
+    pub(super) queue: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) correlation: u64,
+    pub(super) launch: Option<PendingLaunch>,
+}
+
+/// A kernel of a recording.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowKernel {
+    pub(super) name: Name,
+    /// Whether the runtime uses it to fill memory.
+    pub(super) fills: bool,
+}
+
+/// The name of a kernel whose name is unknown.
+pub(super) const UNKNOWN: &str = "unknown kernel";
+
 /// The layout and words of a row, padded to the longest layout with zeros, which are not stored.
 pub(super) type RowWords = (&'static RocmShape, [u64; 5]);
 
@@ -77,6 +101,21 @@ impl RocmRows {
         self.is_missing_records |= records > 0;
     }
 
+    /// Returns the launch by a thread's call, from its arguments if they are known.
+    pub(super) fn launch_of(&mut self, function: &Function, thread: i64, known: Option<&Arguments>) -> PendingLaunch {
+        let launch = PendingLaunch::new(function.does);
+        let Some(arguments) = known else { return launch };
+        let runs_graph = function.does == CallEffect::LaunchGraph;
+        PendingLaunch {
+            stream: arguments.stream_of(function, thread),
+            bytes: arguments.byte_count(&function.name).unwrap_or(0),
+            graph: if runs_graph { self.launches.graph_number(arguments.graph) } else { 0 },
+            grid: arguments.grid_in_blocks(),
+            block: arguments.block,
+            ..launch
+        }
+    }
+
     /// Notes the begin of a call that launches work, before its work can arrive. `is_awaited` is whether the end of the recording
     /// waits for work of this kind.
     pub(super) fn begin_call(&mut self, correlation: u64, thread: i64, launch: PendingLaunch, is_awaited: bool) {
@@ -87,10 +126,12 @@ impl RocmRows {
         self.launches.add(correlation, PendingLaunch { is_owed, may_have_work, ..launch });
     }
 
-    /// Notes the return of a call on that stream, and adds its row.
-    pub(super) fn end_call(&mut self, call: &HipCall<'_>, returned: Return, stream: Option<u64>, row: RowWords) {
+    /// Notes the return of a call, and adds its row.
+    pub(super) fn end_call(&mut self, call: &HipCall<'_>, returned: Return, known: Option<&Arguments>) {
         let HipCall { function, thread, correlation, start, .. } = *call;
-        let (Return { end, failed, external }, (shape, words)) = (returned, row);
+        let Return { end, failed, external } = returned;
+        let stream = known.and_then(|arguments| arguments.stream_of(function, thread));
+        let kernel = self.launches.get(correlation).and_then(|launch| launch.kernel);
         // Ending an invalidated capture fails, and still ends the capture.
         if let Some(begins) = function.captures
             && !(begins && failed)
@@ -109,6 +150,8 @@ impl RocmRows {
                 }
             } else if self.take_row(batch) {
                 let name = *self.functions.get_or_insert_with(call.number, || batch.name(&function.name));
+                let row = known.map(|arguments| arguments.row(function, call.number, kernel));
+                let (shape, words) = row.unwrap_or_else(|| plain_row(call.number));
                 batch.call(&ApiCall {
                     kind: ActivityType::CudaRuntime,
                     name,
@@ -125,15 +168,42 @@ impl RocmRows {
         });
     }
 
-    /// Returns the number of the stream that work ran on.
-    pub(super) fn stream_number(&mut self, device: i32, launch: Option<PendingLaunch>, queue: u64) -> u32 {
-        self.streams.stream_number(device, launch.and_then(|launch| launch.stream), queue)
+    /// Adds a kernel that a device has run, if the type of its row is recorded.
+    pub(super) fn add_kernel(
+        &mut self,
+        done: &DoneWork,
+        RowKernel { name, fills }: RowKernel,
+        kind: &str,
+        sizes: Sizes,
+        batch: &mut Batch<'_>,
+    ) {
+        // Other kernels of a call that fills memory do not exist.
+        if fills || done.launch.is_some_and(|launch| launch.does == CallEffect::Fill) {
+            return self.add_fill(done, done.launched_bytes(), batch);
+        }
+        let kernel = shapes::Kernel { queue: done.queue, kind: batch.name(kind), graph: done.graph_number() };
+        let row = (&shapes::KERNEL, shapes::kernel_words(kernel, sizes));
+        self.add_work(ActivityType::ConcurrentKernel, name, done, row, batch);
     }
 
-    /// Adds a row of a device, if its type is recorded.
-    pub(super) fn add_work(&mut self, work: &DeviceWork<'_>, batch: &mut Batch<'_>) {
-        if self.types.contains(work.kind) && self.take_row(batch) {
-            batch.work(work);
+    /// Adds memory that a device has filled, if fills are recorded.
+    pub(super) fn add_fill(&mut self, done: &DoneWork, bytes: u64, batch: &mut Batch<'_>) {
+        let (name, row) = (batch.name(hip::FILL), done.copy_row("Memset", bytes, batch));
+        self.add_work(ActivityType::GpuMemset, name, done, row, batch);
+    }
+
+    /// Adds memory that a device has copied, if copies are recorded.
+    pub(super) fn add_copy(&mut self, done: &DoneWork, direction: Direction, bytes: u64, batch: &mut Batch<'_>) {
+        let (name, row) = (batch.name(direction.row_name()), done.copy_row(direction.short_name(), bytes, batch));
+        self.add_work(ActivityType::GpuMemcpy, name, done, row, batch);
+    }
+
+    fn add_work(&mut self, kind: ActivityType, name: Name, done: &DoneWork, row: RowWords, batch: &mut Batch<'_>) {
+        let DoneWork { device, queue, start, end, correlation, launch } = *done;
+        let stream = self.streams.stream_number(device, launch.and_then(|launch| launch.stream), queue);
+        if self.types.contains(kind) && self.take_row(batch) {
+            let (shape, words) = row;
+            batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words: &words });
         }
     }
 
@@ -147,9 +217,25 @@ impl RocmRows {
     }
 }
 
-/// Returns the row of a call that allocates, fills or frees memory.
-pub(super) fn memory_call_row(cid: u32, ptr: u64, bytes: Option<u64>) -> RowWords {
-    (&shapes::MEMORY_CALL, pad_words(MemoryCall::new(cid, ptr, bytes).to_words()))
+impl DoneWork {
+    fn graph_number(&self) -> u32 {
+        self.launch.map_or(0, |launch| launch.graph)
+    }
+
+    /// Returns how many bytes its launch copies or fills, 0 if not known.
+    pub(super) fn launched_bytes(&self) -> u64 {
+        self.launch.map_or(0, |launch| launch.bytes)
+    }
+
+    fn copy_row(&self, kind: &str, bytes: u64, batch: &mut Batch<'_>) -> RowWords {
+        let (queue, kind, graph) = (self.queue, batch.name(kind), self.graph_number());
+        (&shapes::COPY, pad_words(shapes::Copy { queue, kind, bytes, graph }.to_words()))
+    }
+}
+
+/// Returns the row of a call whose arguments are not shown.
+pub(super) fn plain_row(cid: u32) -> RowWords {
+    (&shapes::CALL, pad_words(shapes::call_words(cid)))
 }
 
 /// Pads words with zeros.

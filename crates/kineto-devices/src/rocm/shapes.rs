@@ -157,16 +157,11 @@ fn write_kernel_args(record: &RecordView<'_>, each: Each<'_>) {
     write_graph_id(kernel.graph, each);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
 fn write_copy_args(record: &RecordView<'_>, each: Each<'_>) {
     let copy = Copy::from_record(record);
     write_work_args(record, copy.queue, copy.kind, each);
     if copy.bytes > 0 {
-        each("bytes", ArgValue::U64(copy.bytes));
-        let duration = record.end.as_nanos().saturating_sub(record.start.as_nanos());
-        if duration > 0 {
-            each("memory bandwidth (GB/s)", ArgValue::F64(copy.bytes as f64 / duration as f64));
-        }
+        record.write_bytes(copy.bytes, each);
     }
     write_graph_id(copy.graph, each);
 }

@@ -21,20 +21,20 @@ functions! {
     /// The functions of ROCm SMI. The first argument is the index of a GPU.
     SmiApi
     required {
-        init = c"rsmi_init": unsafe extern "C" fn(u64) -> Code;
-        count = c"rsmi_num_monitor_devices": unsafe extern "C" fn(*mut u32) -> Code;
-        pci_id = c"rsmi_dev_pci_id_get": unsafe extern "C" fn(u32, *mut u64) -> Code;
-        name = c"rsmi_dev_name_get": unsafe extern "C" fn(u32, *mut c_char, usize) -> Code;
-        temperature = c"rsmi_dev_temp_metric_get": unsafe extern "C" fn(u32, u32, u32, *mut i64) -> Code;
-        clock = c"rsmi_dev_gpu_clk_freq_get": unsafe extern "C" fn(u32, u32, *mut Frequencies) -> Code;
-        busy = c"rsmi_dev_busy_percent_get": unsafe extern "C" fn(u32, *mut u32) -> Code;
-        used = c"rsmi_dev_memory_usage_get": unsafe extern "C" fn(u32, u32, *mut u64) -> Code;
+        init = c"rsmi_init": fn(u64) -> Code;
+        count = c"rsmi_num_monitor_devices": fn(*mut u32) -> Code;
+        pci_id = c"rsmi_dev_pci_id_get": fn(u32, *mut u64) -> Code;
+        name = c"rsmi_dev_name_get": fn(u32, *mut c_char, usize) -> Code;
+        temperature = c"rsmi_dev_temp_metric_get": fn(u32, u32, u32, *mut i64) -> Code;
+        clock = c"rsmi_dev_gpu_clk_freq_get": fn(u32, u32, *mut Frequencies) -> Code;
+        busy = c"rsmi_dev_busy_percent_get": fn(u32, *mut u32) -> Code;
+        used = c"rsmi_dev_memory_usage_get": fn(u32, u32, *mut u64) -> Code;
     }
     optional {
-        version = c"rsmi_version_get": unsafe extern "C" fn(*mut SmiVersion) -> Code;
-        power = c"rsmi_dev_power_get": unsafe extern "C" fn(u32, *mut u64, *mut u32) -> Code;
-        average_power = c"rsmi_dev_power_ave_get": unsafe extern "C" fn(u32, u32, *mut u64) -> Code;
-        memory_busy = c"rsmi_dev_memory_busy_percent_get": unsafe extern "C" fn(u32, *mut u32) -> Code;
+        version = c"rsmi_version_get": fn(*mut SmiVersion) -> Code;
+        power = c"rsmi_dev_power_get": fn(u32, *mut u64, *mut u32) -> Code;
+        average_power = c"rsmi_dev_power_ave_get": fn(u32, u32, *mut u64) -> Code;
+        memory_busy = c"rsmi_dev_memory_busy_percent_get": fn(u32, *mut u32) -> Code;
     }
 }
 

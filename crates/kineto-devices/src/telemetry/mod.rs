@@ -104,23 +104,6 @@ impl LibraryCalls {
         patience: Duration,
         call: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, Unavailable> {
-        let answer = Arc::new(Mutex::new(None));
-        let place = answer.clone();
-        let call = move || {
-            let returned = call();
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
-        };
-        self.run([collector, library], patience, Box::new(call))?;
-        let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        answer.ok_or_else(|| hung_call(library, patience))
-    }
-
-    fn run(
-        &self,
-        [collector, library]: [&'static str; 2],
-        patience: Duration,
-        call: Box<dyn FnOnce() + Send>,
-    ) -> Result<(), Unavailable> {
         let mut last = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         // A second thread would hang as well.
         if last.upgrade().is_some() {
@@ -132,10 +115,8 @@ impl LibraryCalls {
             let _token = token;
             catch_panic(library, call)
         };
-        match try_call_on_thread(collector, patience, call) {
-            Ok(called) => called.unwrap_or_else(|| Err(hung_call(library, patience))),
-            Err(error) => Err(Unavailable::no_thread(&error)),
-        }
+        let returned = try_call_on_thread(collector, patience, call).map_err(|error| Unavailable::no_thread(&error))?;
+        returned.unwrap_or_else(|| Err(hung_call(library, patience)))
     }
 }
 
@@ -342,16 +323,24 @@ impl<L: ManagementLibrary> Collector for Telemetry<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     const NAMES: [&str; 2] = ["test", "libtest"];
 
     #[test]
     fn calls_wait_for_each_other() {
         let calls = LibraryCalls::default();
-        let barrier = std::sync::Barrier::new(4);
+        let arrived = Arc::new(AtomicU32::new(0));
         let call = || {
-            barrier.wait();
-            calls.call(NAMES, Duration::from_secs(60), || std::thread::sleep(Duration::from_millis(20)))
+            arrived.fetch_add(1, Ordering::SeqCst);
+            let arrived = arrived.clone();
+            // The first call lasts until all threads are about to call.
+            let wait_for_all = move || {
+                while arrived.load(Ordering::SeqCst) < 4 {
+                    std::thread::yield_now();
+                }
+            };
+            calls.call(NAMES, Duration::from_secs(60), wait_for_all)
         };
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(call)).collect();

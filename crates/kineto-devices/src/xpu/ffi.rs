@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "libpti_view is foreign code")]
 
 use super::error::PtiError;
+use super::names::PtiNames;
 use crate::buffered::recording::RecordingApi;
 use crate::buffered::walk::{Unreadable, Walker};
 use crate::library::{Library, functions};
@@ -37,18 +38,18 @@ functions! {
     /// libpti_view, with its functions.
     Api
     required {
-    set_callbacks = c"ptiViewSetCallbacks": unsafe extern "C" fn(Requested, Completed) -> Code;
-    enable = c"ptiViewEnable": unsafe extern "C" fn(u32) -> Code;
-    disable = c"ptiViewDisable": unsafe extern "C" fn(u32) -> Code;
-    flush_all = c"ptiFlushAllViews": unsafe extern "C" fn() -> Code;
-    get_next_record = c"ptiViewGetNextRecord": unsafe extern "C" fn(*const u8, usize, *mut *const u8) -> Code;
-    push_id = c"ptiViewPushExternalCorrelationId": unsafe extern "C" fn(u32, u64) -> Code;
-    pop_id = c"ptiViewPopExternalCorrelationId": unsafe extern "C" fn(u32, *mut u64) -> Code;
-    get_api_name = c"ptiViewGetApiIdName": unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Code;
-    enable_class = c"ptiViewEnableRuntimeApiClass": unsafe extern "C" fn(u32, u32, u32) -> Code;
-    memory_name = c"ptiViewMemoryTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
-    copy_name = c"ptiViewMemcpyTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
-    get_timestamp = c"ptiViewGetTimestamp": unsafe extern "C" fn() -> u64;
+    set_callbacks = c"ptiViewSetCallbacks": fn(Requested, Completed) -> Code;
+    enable = c"ptiViewEnable": fn(u32) -> Code;
+    disable = c"ptiViewDisable": fn(u32) -> Code;
+    flush_all = c"ptiFlushAllViews": fn() -> Code;
+    get_next_record = c"ptiViewGetNextRecord": fn(*const u8, usize, *mut *const u8) -> Code;
+    push_id = c"ptiViewPushExternalCorrelationId": fn(u32, u64) -> Code;
+    pop_id = c"ptiViewPopExternalCorrelationId": fn(u32, *mut u64) -> Code;
+    get_api_name = c"ptiViewGetApiIdName": fn(u32, u32, *mut *const c_char) -> Code;
+    enable_class = c"ptiViewEnableRuntimeApiClass": fn(u32, u32, u32) -> Code;
+    memory_name = c"ptiViewMemoryTypeToString": fn(u32) -> *const c_char;
+    copy_name = c"ptiViewMemcpyTypeToString": fn(u32) -> *const c_char;
+    get_timestamp = c"ptiViewGetTimestamp": fn() -> u64;
     }
 }
 
@@ -60,7 +61,7 @@ functions! {
     /// The function that may be called before the driver has answered.
     VersionApi
     required {
-    get_version = c"ptiVersion": unsafe extern "C" fn() -> Version;
+    get_version = c"ptiVersion": fn() -> Version;
     }
 }
 
@@ -108,23 +109,22 @@ impl Api {
         // SAFETY: it takes no arguments.
         check_result(unsafe { (self.flush_all)() })
     }
+}
 
-    /// Returns the name of a function.
-    pub(super) fn function_name(&self, group: u32, function: u32) -> Option<String> {
+impl PtiNames for &'static Api {
+    fn function_name(&self, group: u32, function: u32) -> Option<String> {
         let mut name = null();
         // SAFETY: the pointer is a valid place for the name's address.
         let code = unsafe { (self.get_api_name)(group, function, &raw mut name) };
         if code == 0 { copy_text(name) } else { None }
     }
 
-    /// Returns the name of a kind of memory.
-    pub(super) fn memory_name(&self, kind: u32) -> Option<String> {
+    fn memory_name(&self, kind: u32) -> Option<String> {
         // SAFETY: PTI checks the number.
         copy_text(unsafe { (self.memory_name)(kind) })
     }
 
-    /// Returns the name of a kind of copy.
-    pub(super) fn copy_name(&self, kind: u32) -> Option<String> {
+    fn copy_name(&self, kind: u32) -> Option<String> {
         // SAFETY: PTI checks the number.
         copy_text(unsafe { (self.copy_name)(kind) })
     }

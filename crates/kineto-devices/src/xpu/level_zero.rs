@@ -14,14 +14,14 @@ functions! {
     /// The loader of Level Zero's drivers, with the functions in use.
     LevelZero
     required {
-        init = c"zeInit": unsafe extern "C" fn(u32) -> Code;
-        drivers = c"zeDriverGet": unsafe extern "C" fn(*mut u32, *mut Handle) -> Code;
-        devices = c"zeDeviceGet": unsafe extern "C" fn(Handle, *mut u32, *mut Handle) -> Code;
-        properties = c"zeDeviceGetProperties": unsafe extern "C" fn(Handle, *mut Properties) -> Code;
+        init = c"zeInit": fn(u32) -> Code;
+        drivers = c"zeDriverGet": fn(*mut u32, *mut Handle) -> Code;
+        devices = c"zeDeviceGet": fn(Handle, *mut u32, *mut Handle) -> Code;
+        properties = c"zeDeviceGetProperties": fn(Handle, *mut Properties) -> Code;
     }
     optional {
-        version = c"zeDriverGetApiVersion": unsafe extern "C" fn(Handle, *mut u32) -> Code;
-        pci = c"zeDevicePciGetPropertiesExt": unsafe extern "C" fn(Handle, *mut Properties) -> Code;
+        version = c"zeDriverGetApiVersion": fn(Handle, *mut u32) -> Code;
+        pci = c"zeDevicePciGetPropertiesExt": fn(Handle, *mut Properties) -> Code;
     }
 }
 

@@ -1,31 +1,16 @@
 //! Caches the names of PTI's functions, and of kinds of copies and fills.
 
-use super::ffi::Api;
 use crate::{Batch, Name};
 use kineto_base::sorted::SortedMap;
 
 /// Returns PTI's names for its numbers.
 pub(super) trait PtiNames: Send {
     /// Returns the name of a function of that group.
-    fn name_of_function(&self, group: u32, function: u32) -> Option<String>;
+    fn function_name(&self, group: u32, function: u32) -> Option<String>;
     /// Returns the name of a kind of memory.
-    fn name_of_memory(&self, kind: u32) -> Option<String>;
+    fn memory_name(&self, kind: u32) -> Option<String>;
     /// Returns the name of a kind of copy.
-    fn name_of_copy(&self, kind: u32) -> Option<String>;
-}
-
-impl PtiNames for &'static Api {
-    fn name_of_function(&self, group: u32, function: u32) -> Option<String> {
-        self.function_name(group, function)
-    }
-
-    fn name_of_memory(&self, kind: u32) -> Option<String> {
-        self.memory_name(kind)
-    }
-
-    fn name_of_copy(&self, kind: u32) -> Option<String> {
-        self.copy_name(kind)
-    }
+    fn copy_name(&self, kind: u32) -> Option<String>;
 }
 
 /// A function's name and effect.
@@ -64,7 +49,7 @@ impl CallNames {
         if let Some(known) = self.functions.get(&(group, function)) {
             return *known;
         }
-        let text = self.pti.name_of_function(group, function).filter(|text| !text.is_empty());
+        let text = self.pti.function_name(group, function).filter(|text| !text.is_empty());
         let text = text.as_deref().unwrap_or("INVALID");
         let launches = text.contains("Enqueue");
         let found = Function { name: batch.name(text), launches, runs_kernel: launches && text.contains("Launch") };
@@ -79,7 +64,7 @@ impl CallNames {
             return *known;
         }
         let [what, source, target] = kinds;
-        let what = self.pti.name_of_copy(what).unwrap_or_else(|| "INVALID".to_owned());
+        let what = self.pti.copy_name(what).unwrap_or_else(|| "INVALID".to_owned());
         let name = batch.name(&format!("Memcpy {what} ({} -> {})", self.memory_name(source), self.memory_name(target)));
         if self.copies.len() < MOST {
             self.copies.insert(kinds, name);
@@ -99,7 +84,7 @@ impl CallNames {
     }
 
     fn memory_name(&self, kind: u32) -> String {
-        self.pti.name_of_memory(kind).unwrap_or_else(|| "INVALID".to_owned())
+        self.pti.memory_name(kind).unwrap_or_else(|| "INVALID".to_owned())
     }
 }
 
@@ -110,7 +95,7 @@ pub(super) struct FixedNames;
 
 #[cfg(test)]
 impl PtiNames for FixedNames {
-    fn name_of_function(&self, group: u32, function: u32) -> Option<String> {
+    fn function_name(&self, group: u32, function: u32) -> Option<String> {
         let name = match (group, function) {
             (3, 21) => "urEnqueueKernelLaunch",
             (3, 22) => "urEnqueueUSMMemcpy",
@@ -121,13 +106,13 @@ impl PtiNames for FixedNames {
         Some(name.to_owned())
     }
 
-    fn name_of_memory(&self, kind: u32) -> Option<String> {
+    fn memory_name(&self, kind: u32) -> Option<String> {
         ["Host (User Allocated)", "Host (Driver Allocated)", "Device", "Shared"]
             .get(kind as usize)
             .map(|&it| it.to_owned())
     }
 
-    fn name_of_copy(&self, kind: u32) -> Option<String> {
+    fn copy_name(&self, kind: u32) -> Option<String> {
         [(2, "M2D"), (8, "D2M"), (10, "D2D")].iter().find(|(known, _)| *known == kind).map(|(_, it)| (*it).to_owned())
     }
 }

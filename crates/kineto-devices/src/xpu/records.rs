@@ -3,20 +3,20 @@
 //! From 0.12 to 1.0 records only grew at their ends, except for communication, whose fields moved. So a field exists
 //! if the record is long enough. No other value in a buffer is trusted.
 
-use crate::records::fields::{Field, records};
+use crate::records::fields::{kinds, records};
 
-/// The views, by PTI's numbers.
-pub(super) mod view {
-    pub(crate) const KERNEL: u32 = 1;
-    pub(crate) const DRIVER: u32 = 3;
-    pub(crate) const OVERHEAD: u32 = 5;
-    pub(crate) const RUNTIME: u32 = 6;
-    pub(crate) const EXTERNAL_CORRELATION: u32 = 7;
-    pub(crate) const COPY: u32 = 8;
-    pub(crate) const FILL: u32 = 9;
-    pub(crate) const PEER_COPY: u32 = 10;
-    pub(crate) const SYNCHRONIZATION: u32 = 11;
-    pub(crate) const COMMUNICATION: u32 = 12;
+kinds! {
+    view Record
+    Kernel(Kernel) = KERNEL: 1;
+    Memcpy(Memcpy) = COPY: 8;
+    PeerMemcpy(PeerMemcpy) = PEER_COPY: 10;
+    Memset(Memset) = FILL: 9;
+    Runtime(Call) = RUNTIME: 6;
+    Driver(Call) = DRIVER: 3;
+    Synchronization(Synchronization) = SYNCHRONIZATION: 11;
+    ExternalCorrelation(ExternalCorrelation) = EXTERNAL_CORRELATION: 7;
+    Overhead(Overhead) = OVERHEAD: 5;
+    Communication(Communication) = COMMUNICATION: 12;
 }
 
 records! {
@@ -70,52 +70,11 @@ records! {
     + { word_56: u64 = 56, }
 }
 
-/// A borrowed record of a known view.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Record<'b> {
-    Kernel(Kernel<'b>),
-    Memcpy(Memcpy<'b>),
-    PeerMemcpy(PeerMemcpy<'b>),
-    Memset(Memset<'b>),
-    Runtime(Call<'b>),
-    Driver(Call<'b>),
-    Synchronization(Synchronization<'b>),
-    ExternalCorrelation(ExternalCorrelation<'b>),
-    Overhead(Overhead<'b>),
-    Communication(Communication<'b>),
-}
-
-impl<'b> Record<'b> {
-    /// Reads a record from all of its bytes; returns `None` if its view is unknown, or it is too short.
-    #[inline]
-    pub(super) fn from_bytes(bytes: &'b [u8]) -> Option<Record<'b>> {
-        Some(match view_of(bytes)? {
-            view::KERNEL => Record::Kernel(Kernel::new(bytes)?),
-            view::COPY => Record::Memcpy(Memcpy::new(bytes)?),
-            view::PEER_COPY => Record::PeerMemcpy(PeerMemcpy::new(bytes)?),
-            view::FILL => Record::Memset(Memset::new(bytes)?),
-            view::RUNTIME => Record::Runtime(Call::new(bytes)?),
-            view::DRIVER => Record::Driver(Call::new(bytes)?),
-            view::SYNCHRONIZATION => Record::Synchronization(Synchronization::new(bytes)?),
-            view::EXTERNAL_CORRELATION => Record::ExternalCorrelation(ExternalCorrelation::new(bytes)?),
-            view::OVERHEAD => Record::Overhead(Overhead::new(bytes)?),
-            view::COMMUNICATION => Record::Communication(Communication::new(bytes)?),
-            _ => return None,
-        })
-    }
-}
-
 impl Communication<'_> {
     /// Returns the communicator and the address of the name; versions after 0.17 have them 8 bytes later.
     pub(super) fn communicator_and_name(&self) -> (u64, u64) {
         self.word_56().map_or((self.word_40(), self.word_48()), |name| (self.word_48(), name))
     }
-}
-
-/// Returns the view of the record at the start of `bytes`.
-#[inline]
-pub(super) fn view_of(bytes: &[u8]) -> Option<u32> {
-    Field::read_at(bytes, 0)
 }
 
 #[cfg(test)]

@@ -56,24 +56,20 @@ functions! {
     /// libpti_view, with its functions for metrics.
     ScopeApi
     required {
-    devices = c"ptiMetricsGetDevices": unsafe extern "C" fn(*mut ScopeDevice, *mut u32) -> Code;
-    enable = c"ptiMetricsScopeEnable": unsafe extern "C" fn(*mut Handle) -> Code;
-    configure = c"ptiMetricsScopeConfigure":
-        unsafe extern "C" fn(Handle, u32, *mut Handle, u32, *const *const c_char, usize) -> Code;
-    query_buffer_size = c"ptiMetricsScopeQueryCollectionBufferSize":
-        unsafe extern "C" fn(Handle, usize, *mut usize) -> Code;
-    set_buffer_size = c"ptiMetricsScopeSetCollectionBufferSize": unsafe extern "C" fn(Handle, usize) -> Code;
-    start = c"ptiMetricsScopeStartCollection": unsafe extern "C" fn(Handle) -> Code;
-    stop = c"ptiMetricsScopeStopCollection": unsafe extern "C" fn(Handle) -> Code;
-    disable = c"ptiMetricsScopeDisable": unsafe extern "C" fn(Handle) -> Code;
-    count_buffers = c"ptiMetricsScopeGetCollectionBuffersCount": unsafe extern "C" fn(Handle, *mut usize) -> Code;
-    buffer = c"ptiMetricsScopeGetCollectionBuffer":
-        unsafe extern "C" fn(Handle, usize, *mut *mut c_void, *mut usize) -> Code;
+    devices = c"ptiMetricsGetDevices": fn(*mut ScopeDevice, *mut u32) -> Code;
+    enable = c"ptiMetricsScopeEnable": fn(*mut Handle) -> Code;
+    configure = c"ptiMetricsScopeConfigure": fn(Handle, u32, *mut Handle, u32, *const *const c_char, usize) -> Code;
+    query_buffer_size = c"ptiMetricsScopeQueryCollectionBufferSize": fn(Handle, usize, *mut usize) -> Code;
+    set_buffer_size = c"ptiMetricsScopeSetCollectionBufferSize": fn(Handle, usize) -> Code;
+    start = c"ptiMetricsScopeStartCollection": fn(Handle) -> Code;
+    stop = c"ptiMetricsScopeStopCollection": fn(Handle) -> Code;
+    disable = c"ptiMetricsScopeDisable": fn(Handle) -> Code;
+    count_buffers = c"ptiMetricsScopeGetCollectionBuffersCount": fn(Handle, *mut usize) -> Code;
+    buffer = c"ptiMetricsScopeGetCollectionBuffer": fn(Handle, usize, *mut *mut c_void, *mut usize) -> Code;
     query_metrics_size = c"ptiMetricsScopeQueryMetricsBufferSize":
-        unsafe extern "C" fn(Handle, *mut c_void, *mut usize, *mut usize) -> Code;
-    calculate = c"ptiMetricsScopeCalculateMetrics":
-        unsafe extern "C" fn(Handle, *mut c_void, *mut c_void, usize, *mut usize) -> Code;
-    metadata = c"ptiMetricsScopeGetMetricsMetadata": unsafe extern "C" fn(Handle, *mut Metadata) -> Code;
+        fn(Handle, *mut c_void, *mut usize, *mut usize) -> Code;
+    calculate = c"ptiMetricsScopeCalculateMetrics": fn(Handle, *mut c_void, *mut c_void, usize, *mut usize) -> Code;
+    metadata = c"ptiMetricsScopeGetMetricsMetadata": fn(Handle, *mut Metadata) -> Code;
     }
 }
 

@@ -179,7 +179,6 @@ fn write_kernel_args(record: &RecordView<'_>, each: Each<'_>) {
 }
 
 /// Writes the arguments of copies and fills.
-#[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
 fn write_copy_args(record: &RecordView<'_>, each: Each<'_>) {
     let (work, copy) = (PackedWork::from_record(record), PackedCopy::from_record(record));
     each("correlation", ArgValue::U64(record.correlation));
@@ -191,11 +190,7 @@ fn write_copy_args(record: &RecordView<'_>, each: Each<'_>) {
     write_work_args(record, &work, each);
     // The key is misspelt in libkineto.
     each("memory opration id", ArgValue::U64(work.id));
-    each("bytes", ArgValue::U64(copy.bytes));
-    let duration = record.end.since(record.start);
-    if duration > 0 {
-        each("memory bandwidth (GB/s)", ArgValue::F64(copy.bytes as f64 / duration as f64));
-    }
+    record.write_bytes(copy.bytes, each);
 }
 
 /// Writes where work ran.

@@ -21,27 +21,27 @@ functions! {
     /// The functions of Sysman.
     SysmanApi
     required {
-        init = c"zesInit": unsafe extern "C" fn(u32) -> Code;
-        drivers = c"zesDriverGet": unsafe extern "C" fn(*mut u32, *mut Handle) -> Code;
-        devices = c"zesDeviceGet": ListParts;
-        pci = c"zesDevicePciGetProperties": Describe;
-        powers = c"zesDeviceEnumPowerDomains": ListParts;
-        energy = c"zesPowerGetEnergyCounter": unsafe extern "C" fn(Handle, *mut [u64; 2]) -> Code;
-        frequencies = c"zesDeviceEnumFrequencyDomains": ListParts;
-        frequency = c"zesFrequencyGetProperties": Describe;
-        frequency_state = c"zesFrequencyGetState": Describe;
-        sensors = c"zesDeviceEnumTemperatureSensors": ListParts;
-        sensor = c"zesTemperatureGetProperties": Describe;
-        temperature = c"zesTemperatureGetState": unsafe extern "C" fn(Handle, *mut f64) -> Code;
-        engines = c"zesDeviceEnumEngineGroups": ListParts;
-        engine = c"zesEngineGetProperties": Describe;
-        activity = c"zesEngineGetActivity": unsafe extern "C" fn(Handle, *mut [u64; 2]) -> Code;
-        memories = c"zesDeviceEnumMemoryModules": ListParts;
-        memory = c"zesMemoryGetProperties": Describe;
-        memory_state = c"zesMemoryGetState": Describe;
+        init = c"zesInit": fn(u32) -> Code;
+        drivers = c"zesDriverGet": fn(*mut u32, *mut Handle) -> Code;
+        devices = c"zesDeviceGet": fn(Handle, *mut u32, *mut Handle) -> Code;
+        pci = c"zesDevicePciGetProperties": fn(Handle, *mut Properties) -> Code;
+        powers = c"zesDeviceEnumPowerDomains": fn(Handle, *mut u32, *mut Handle) -> Code;
+        energy = c"zesPowerGetEnergyCounter": fn(Handle, *mut [u64; 2]) -> Code;
+        frequencies = c"zesDeviceEnumFrequencyDomains": fn(Handle, *mut u32, *mut Handle) -> Code;
+        frequency = c"zesFrequencyGetProperties": fn(Handle, *mut Properties) -> Code;
+        frequency_state = c"zesFrequencyGetState": fn(Handle, *mut Properties) -> Code;
+        sensors = c"zesDeviceEnumTemperatureSensors": fn(Handle, *mut u32, *mut Handle) -> Code;
+        sensor = c"zesTemperatureGetProperties": fn(Handle, *mut Properties) -> Code;
+        temperature = c"zesTemperatureGetState": fn(Handle, *mut f64) -> Code;
+        engines = c"zesDeviceEnumEngineGroups": fn(Handle, *mut u32, *mut Handle) -> Code;
+        engine = c"zesEngineGetProperties": fn(Handle, *mut Properties) -> Code;
+        activity = c"zesEngineGetActivity": fn(Handle, *mut [u64; 2]) -> Code;
+        memories = c"zesDeviceEnumMemoryModules": fn(Handle, *mut u32, *mut Handle) -> Code;
+        memory = c"zesMemoryGetProperties": fn(Handle, *mut Properties) -> Code;
+        memory_state = c"zesMemoryGetState": fn(Handle, *mut Properties) -> Code;
     }
     optional {
-        card_power = c"zesDeviceGetCardPowerDomain": unsafe extern "C" fn(Handle, *mut Handle) -> Code;
+        card_power = c"zesDeviceGetCardPowerDomain": fn(Handle, *mut Handle) -> Code;
     }
 }
 

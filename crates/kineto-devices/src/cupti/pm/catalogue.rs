@@ -1,7 +1,7 @@
 //! The metrics that GPUs offer, for `kineto doctor`.
 
-use super::super::profiler::ffi::{CallFailure, MetricNames, ProfilerKind};
-use super::super::profiler::host::{HostObject, refusal_of};
+use super::super::profiler::ffi::{CallFailure, HostObject, MetricNames, ProfilerKind};
+use super::super::profiler::host::refusal_of;
 use super::super::profiler::lease::ProfilerLease;
 use super::super::range::release_held_counters;
 use super::device::check_support;
@@ -58,7 +58,9 @@ impl PmSampling {
         let devices = select_devices(library.cupti.driver.devices(), &[])?;
         release_held_counters();
         let mut lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
-        lease.initialize(library.profiler).map_err(|failed| library.helper.explain(failed.to_unavailable()))?;
+        lease
+            .initialize(library.sampling.profiler)
+            .map_err(|failed| library.sampling.explain(failed.to_unavailable()))?;
         Ok(devices.into_iter().map(|device| library.describe_device(device, names)).collect())
     }
 }
@@ -76,16 +78,16 @@ fn merge_metrics(sampled: Vec<MetricDescription>, measured: Vec<MetricDescriptio
 impl PmLibrary {
     fn describe_device(&self, device: DeviceDescription, names: &[String]) -> GpuMetrics {
         let index = usize::try_from(device.id).unwrap_or(0);
-        let queried = check_support(self.profiler, &device).and_then(|_| {
-            let chip = self.profiler.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
+        let queried = check_support(self.sampling.profiler, &device).and_then(|_| {
+            let chip = self.sampling.profiler.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
             // Without an availability image: another profiler may be using the counters.
-            let host = HostObject::new(self.profiler, ProfilerKind::PmSampling, &chip, None)
+            let host = HostObject::new(self.sampling.profiler, ProfilerKind::PmSampling, &chip, None)
                 .map_err(CallFailure::to_unavailable)?;
-            let ranges = HostObject::new(self.profiler, ProfilerKind::Ranges, &chip, None);
+            let ranges = HostObject::new(self.sampling.profiler, ProfilerKind::Ranges, &chip, None);
             let of_ranges = ranges.map(|host| host.base_metrics()).unwrap_or_default();
             Ok((chip, merge_metrics(host.base_metrics(), of_ranges)))
         });
-        let queried = queried.map_err(|reason| self.helper.explain(reason));
+        let queried = queried.map_err(|reason| self.sampling.explain(reason));
         let chip = queried.as_ref().map(|(chip, _)| chip.clone()).unwrap_or_default();
         let is_queried = !names.is_empty() && queried.is_ok();
         let count = |kind| is_queried.then(|| self.count_passes(kind, &chip, names));
@@ -103,11 +105,11 @@ impl PmLibrary {
     }
 
     fn count_passes(&self, kind: ProfilerKind, chip: &CString, names: &[String]) -> Result<usize, Unavailable> {
-        let host = HostObject::new(self.profiler, kind, chip, None).map_err(CallFailure::to_unavailable)?;
+        let host = HostObject::new(self.sampling.profiler, kind, chip, None).map_err(CallFailure::to_unavailable)?;
         let config = host.configure(&MetricNames::new(names));
-        let passes = config.and_then(|config| self.profiler.count_passes(&config));
+        let passes = config.and_then(|config| self.sampling.profiler.count_passes(&config));
         passes.map_err(|failed| {
-            refusal_of(self.profiler, kind, chip, None, names).unwrap_or_else(|| failed.to_unavailable())
+            refusal_of(self.sampling.profiler, kind, chip, None, names).unwrap_or_else(|| failed.to_unavailable())
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The sampling of one device, on the thread that samples: set up, decoded, restarted, ended.
 
-use super::super::metric_shapes::METRIC_VALUES;
-use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
-use super::super::profiler::host::{HostObject, refusal_of};
+use super::super::metric_shapes::{METRIC_VALUES, metric_words};
+use super::super::profiler::ffi::{CallFailure, CounterImage, HostObject, MetricNames, ProfilerApi, ProfilerKind};
+use super::super::profiler::host::ConfiguredMetrics;
 use super::super::profiler::levels;
 use super::ffi::{PmApi, SamplerConfig, SamplerHandle};
 use super::settings::PmSettings;
@@ -119,7 +119,6 @@ const MAX_RESTARTS_WITHOUT_SAMPLE: u32 = 4;
 /// The most images that are read after the stop. The hardware's buffer fills fewer; a lying library has no end.
 const MAX_IMAGES_AT_END: u32 = 4096;
 const OUT_OF_MEMORY: CuptiError = CuptiError(8);
-const INVALID_PARAMETER: CuptiError = CuptiError(1);
 /// The version that can keep the newest samples: 12.8.
 const APPEND_MODES_SINCE: u32 = 26;
 
@@ -142,18 +141,10 @@ impl DeviceSampling {
         sink: &RecordSink,
     ) -> Result<DeviceSampling, Unavailable> {
         let capability = check_support(profiler, device)?;
-        let index = usize::try_from(device.id).unwrap_or(0);
-        let chip = profiler.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
-        let available = api.read_availability(index).map_err(CallFailure::to_unavailable)?;
-        let host = HostObject::new(profiler, ProfilerKind::PmSampling, &chip, Some(&available))
-            .map_err(CallFailure::to_unavailable)?;
-        let metrics = MetricNames::new(&settings.metrics);
-        let config = host.configure(&metrics).map_err(|failed| {
-            let refused = || refusal_of(profiler, ProfilerKind::PmSampling, &chip, Some(&available), &settings.metrics);
-            let is_refusal = failed.error == INVALID_PARAMETER;
-            is_refusal.then(refused).flatten().unwrap_or_else(|| failed.to_unavailable())
-        })?;
-        let passes = profiler.count_passes(&config).map_err(CallFailure::to_unavailable)?;
+        let available = |index| api.read_availability(index).map(Some);
+        let configured =
+            ConfiguredMetrics::new(profiler, ProfilerKind::PmSampling, device, &available, &settings.metrics)?;
+        let ConfiguredMetrics { host, names: metrics, config, passes } = configured;
         if passes != 1 {
             return Err(too_many_passes(passes, &settings.metrics));
         }
@@ -374,18 +365,12 @@ impl DeviceSampling {
     }
 
     fn add_row(&self, at: u64, values: &[f64], batch: &mut Batch<'_>) {
-        let finite = self.names.iter().zip(values).filter(|(_, value)| value.is_finite());
-        let mut words = vec![0];
-        words.extend(finite.flat_map(|(name, value)| [u64::from(name.0), value.to_bits()]));
-        let present = (words.len() / 2) as u64;
-        let missing = (self.names.len() as u64).saturating_sub(present);
-        if missing > 0 {
-            batch.count_lost(Loss::CounterValues, missing);
-        }
-        if let (Some(count), Some(name)) = (words.first_mut(), self.names.first()) {
-            *count = present;
+        let values = self.names.iter().zip(values).map(|(name, value)| (*name, *value));
+        let values: Vec<_> = values.filter(|(_, value)| value.is_finite()).collect();
+        batch.count_lost(Loss::CounterValues, (self.names.len() - values.len()) as u64);
+        if let Some(name) = self.names.first() {
             let (kind, device) = (ActivityType::HardwareCounters, (self.number, 0));
-            batch.counters(&CounterSample::new(kind, *name, device, at, &METRIC_VALUES, &words));
+            batch.counters(&CounterSample::new(kind, *name, device, at, &METRIC_VALUES, &metric_words(&values)));
         }
     }
 

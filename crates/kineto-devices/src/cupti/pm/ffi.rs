@@ -1,7 +1,7 @@
 //! Safe wrappers of CUPTI's PM sampling.
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
-use super::super::profiler::ffi::{Call, CallFailure, CounterImage, MetricNames, Object, make_call, params};
+use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, Object, make_call, params};
 use crate::library::functions;
 use std::ffi::c_char;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -26,17 +26,17 @@ functions! {
     /// The functions of CUPTI 12.6 for PM sampling.
     PmApi
     required {
-    counter_availability = c"cuptiPmSamplingGetCounterAvailability": Call<AvailabilityParams>;
-    enable = c"cuptiPmSamplingEnable": Call<EnableParams>;
-    disable = c"cuptiPmSamplingDisable": Call<SamplerParams>;
-    set_config = c"cuptiPmSamplingSetConfig": Call<SetConfigParams>;
-    start = c"cuptiPmSamplingStart": Call<SamplerParams>;
-    stop = c"cuptiPmSamplingStop": Call<SamplerParams>;
-    decode = c"cuptiPmSamplingDecodeData": Call<DecodeParams>;
-    image_size = c"cuptiPmSamplingGetCounterDataSize": Call<ImageSizeParams>;
-    initialize_image = c"cuptiPmSamplingCounterDataImageInitialize": Call<InitializeImageParams>;
-    image_info = c"cuptiPmSamplingGetCounterDataInfo": Call<ImageInfoParams>;
-    sample_info = c"cuptiPmSamplingCounterDataGetSampleInfo": Call<SampleInfoParams>;
+    counter_availability = c"cuptiPmSamplingGetCounterAvailability": fn(*mut AvailabilityParams) -> u32;
+    enable = c"cuptiPmSamplingEnable": fn(*mut EnableParams) -> u32;
+    disable = c"cuptiPmSamplingDisable": fn(*mut SamplerParams) -> u32;
+    set_config = c"cuptiPmSamplingSetConfig": fn(*mut SetConfigParams) -> u32;
+    start = c"cuptiPmSamplingStart": fn(*mut SamplerParams) -> u32;
+    stop = c"cuptiPmSamplingStop": fn(*mut SamplerParams) -> u32;
+    decode = c"cuptiPmSamplingDecodeData": fn(*mut DecodeParams) -> u32;
+    image_size = c"cuptiPmSamplingGetCounterDataSize": fn(*mut ImageSizeParams) -> u32;
+    initialize_image = c"cuptiPmSamplingCounterDataImageInitialize": fn(*mut InitializeImageParams) -> u32;
+    image_info = c"cuptiPmSamplingGetCounterDataInfo": fn(*mut ImageInfoParams) -> u32;
+    sample_info = c"cuptiPmSamplingCounterDataGetSampleInfo": fn(*mut SampleInfoParams) -> u32;
     }
 }
 

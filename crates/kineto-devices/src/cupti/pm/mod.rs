@@ -12,9 +12,8 @@ mod settings;
 
 pub use catalogue::{GpuMetrics, MetricDescription};
 
-use super::profiler::ffi::ProfilerApi;
+use super::profiler::ProfilerLibrary;
 use super::profiler::lease::{OWNER, ProfilerLease};
-use super::profiler::{FIRST_VERSION, Helper};
 use super::range::{RangeSettings, release_held_counters};
 use super::start::Loaded;
 use crate::library::Attempt;
@@ -40,9 +39,7 @@ pub struct PmSampling {
 #[derive(Debug)]
 struct PmLibrary {
     cupti: Loaded,
-    profiler: &'static ProfilerApi,
-    api: &'static PmApi,
-    helper: Helper,
+    sampling: ProfilerLibrary<PmApi>,
 }
 
 impl PmSampling {
@@ -60,18 +57,8 @@ impl PmLibrary {
     /// Finds the library that the CUPTI collector uses.
     fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<PmLibrary, Unavailable> {
         let cupti = Loaded::find(options, attempts)?;
-        let too_old = || {
-            let message = format!("libcupti {} has no PM sampling", cupti.interfaces.version);
-            Unavailable::new(Why::Incompatible, message, "use libcupti of CUDA 12.6 or newer")
-        };
-        if cupti.interfaces.version < FIRST_VERSION {
-            return Err(too_old());
-        }
-        let helper = Helper::preload(cupti.path.as_deref(), attempts);
-        let profiler = ProfilerApi::new(cupti.library).map_err(|_| too_old())?;
-        let api = PmApi::new(cupti.library).map_err(|_| too_old())?;
-        let (profiler, api) = (Box::leak(Box::new(profiler)), Box::leak(Box::new(api)));
-        Ok(PmLibrary { cupti, profiler, api, helper })
+        let sampling = ProfilerLibrary::find(&cupti, "PM sampling", PmApi::new, attempts)?;
+        Ok(PmLibrary { cupti, sampling })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -154,15 +141,15 @@ impl Collector for PmSampling {
         let clock_bound = cupti.timestamp().map(|_| CLOCK_BOUND_NS);
         let plan = SamplingPlan {
             cupti,
-            profiler: loaded.profiler,
-            api: loaded.api,
+            profiler: loaded.sampling.profiler,
+            api: loaded.sampling.api,
             version,
             settings: settings.clone(),
             devices,
             sink,
             clock_bound,
         };
-        let (started, recording) = PmRecording::start(plan, lease).map_err(|reason| loaded.helper.explain(reason))?;
+        let (started, recording) = PmRecording::start(plan, lease).map_err(|reason| loaded.sampling.explain(reason))?;
         let mut capabilities = loaded.capabilities();
         add_findings(&mut capabilities, &settings, started, clock_bound);
         Ok((capabilities, Box::new(recording)))

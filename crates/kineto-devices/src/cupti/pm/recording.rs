@@ -128,7 +128,7 @@ impl Recording for PmRecording {
         false
     }
 
-    fn drain(&self) {
+    fn drain(&self, _: Duration) {
         self.command(SamplingCommand::Drain, DRAIN_LIMIT);
     }
 

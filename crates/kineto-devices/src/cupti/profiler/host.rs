@@ -1,63 +1,59 @@
 //! Metrics of a chip: names, configurations, values, and reasons for refusals.
 
+use super::super::error::INVALID_PARAMETER;
 use super::super::pm::MetricDescription;
-use super::super::profiler_ffi::{CallFailure, CounterImage, HostHandle, MetricNames, ProfilerApi, ProfilerKind};
-use crate::{Unavailable, Why};
+use super::ffi::{CallFailure, HostObject, MetricNames, ProfilerApi, ProfilerKind};
+use crate::{DeviceDescription, Unavailable, Why};
 use kineto_base::text::closest_name;
 use std::ffi::CStr;
 
-/// A host object, deinitialised on drop.
+/// Metrics that are configured for a device.
 #[derive(Debug)]
-pub(crate) struct HostObject {
-    api: &'static ProfilerApi,
-    kind: ProfilerKind,
-    host: HostHandle,
-    /// NVIDIA does not document whether the library copies it.
-    _available: Option<Vec<u8>>,
+pub(crate) struct ConfiguredMetrics {
+    pub(crate) host: HostObject,
+    pub(crate) names: MetricNames,
+    pub(crate) config: Vec<u8>,
+    pub(crate) passes: usize,
+}
+
+/// Reads the availability image of the device with this number, if the profiler has them.
+type ReadAvailability<'a> = &'a dyn Fn(usize) -> Result<Option<Vec<u8>>, CallFailure>;
+
+impl ConfiguredMetrics {
+    /// Configures metrics for a device.
+    ///
+    /// # Errors
+    /// Why the device lacks them.
+    pub(crate) fn new(
+        api: &'static ProfilerApi,
+        kind: ProfilerKind,
+        device: &DeviceDescription,
+        available: ReadAvailability<'_>,
+        metrics: &[String],
+    ) -> Result<ConfiguredMetrics, Unavailable> {
+        let index = usize::try_from(device.id).unwrap_or(0);
+        let chip = api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
+        let available = available(index).map_err(CallFailure::to_unavailable)?;
+        let host = HostObject::new(api, kind, &chip, available.as_deref()).map_err(CallFailure::to_unavailable)?;
+        let names = MetricNames::new(metrics);
+        let config = host.configure(&names).map_err(|failed| {
+            let is_refusal = kind == ProfilerKind::Ranges || failed.error == INVALID_PARAMETER;
+            let refused = || refusal_of(api, kind, &chip, available.as_deref(), metrics);
+            is_refusal.then(refused).flatten().unwrap_or_else(|| failed.to_unavailable())
+        })?;
+        let passes = api.count_passes(&config).map_err(CallFailure::to_unavailable)?;
+        Ok(ConfiguredMetrics { host, names, config, passes })
+    }
 }
 
 /// The kinds of metrics, with CUPTI's numbers.
 const KINDS: [(&str, u32); 3] = [("counter", 0), ("ratio", 1), ("throughput", 2)];
 
-impl Drop for HostObject {
-    fn drop(&mut self) {
-        self.api.end_host(self.host);
-    }
-}
-
 impl HostObject {
-    /// Makes a host object for a chip; without an availability image, for all of its counters.
-    pub(crate) fn new(
-        api: &'static ProfilerApi,
-        kind: ProfilerKind,
-        chip: &CStr,
-        available: Option<&[u8]>,
-    ) -> Result<HostObject, CallFailure> {
-        let available = available.map(<[u8]>::to_vec);
-        let host = api.new_host(kind, chip, available.as_deref())?;
-        Ok(HostObject { api, kind, host, _available: available })
-    }
-
-    /// Adds the metrics, and returns their configuration image. The object is unusable after a failure.
-    pub(crate) fn configure(&self, metrics: &MetricNames) -> Result<Vec<u8>, CallFailure> {
-        self.api.add_metrics(self.host, metrics)?;
-        self.api.read_config(self.host)
-    }
-
-    /// Returns the values of a sample, one for each metric.
-    pub(crate) fn evaluate(
-        &self,
-        image: &CounterImage,
-        sample: usize,
-        metrics: &MetricNames,
-    ) -> Result<Vec<f64>, CallFailure> {
-        self.api.evaluate_sample(self.host, image, sample, metrics)
-    }
-
     /// Returns the metrics of the chip, without descriptions.
     fn base_names(&self) -> Vec<(String, &'static str, u32)> {
         let of_kind = |(kind, number): (&'static str, u32)| {
-            let names = self.api.list_base_metrics(self.host, number).unwrap_or_default();
+            let names = self.list_base_metrics(number).unwrap_or_default();
             names.into_iter().map(move |name| (name, kind, number))
         };
         KINDS.into_iter().flat_map(of_kind).collect()
@@ -67,11 +63,11 @@ impl HostObject {
     pub(crate) fn base_metrics(&self) -> Vec<MetricDescription> {
         let described = |(name, kind, number): (String, &'static str, u32)| {
             // Only whole names have properties.
-            let ending = || self.api.list_sub_metrics(self.host, number, &name).ok()?.into_iter().next();
+            let ending = || self.list_sub_metrics(number, &name).ok()?.into_iter().next();
             let whole = ending().map(|ending| format!("{name}.{}", ending.trim_start_matches('.')));
-            let about = whole.and_then(|whole| self.api.metric_properties(self.host, &whole).ok()).unwrap_or_default();
+            let about = whole.and_then(|whole| self.describe_metric(&whole).ok());
+            let [description, unit] = about.unwrap_or_default();
             let is_sampled = self.kind == ProfilerKind::PmSampling;
-            let (description, unit) = (about.description, about.unit);
             MetricDescription { name, kind, description, unit, is_sampled, is_measured: !is_sampled }
         };
         self.base_names().into_iter().map(described).collect()
@@ -90,7 +86,7 @@ impl HostObject {
             let close = closest_name(base, &known)?;
             return Some(format!("{close}.{rest}"));
         };
-        let endings = self.api.list_sub_metrics(self.host, *kind, known).unwrap_or_default();
+        let endings = self.list_sub_metrics(*kind, known).unwrap_or_default();
         let endings: Vec<_> = endings.iter().map(|ending| ending.trim_start_matches('.')).collect();
         let close = closest_name(rest.trim_start_matches('.'), &endings).or_else(|| endings.first().copied())?;
         Some(format!("{known}.{close}"))
@@ -108,7 +104,7 @@ pub(crate) fn refusal_of(
     // A host object is unusable after a failure.
     let is_known = |name: &&String| {
         let host = HostObject::new(api, kind, chip, available).ok();
-        host.is_none_or(|host| host.api.add_metrics(host.host, &MetricNames::new(&[(*name).clone()])).is_ok())
+        host.is_none_or(|host| host.add_metrics(&MetricNames::new(&[(*name).clone()])).is_ok())
     };
     let unknown: Vec<_> = metrics.iter().filter(|name| !is_known(name)).collect();
     let chip_name = chip.to_string_lossy();

@@ -7,8 +7,11 @@ pub(super) mod levels;
 
 pub(super) use super::profiler_ffi as ffi;
 
+use super::start::Loaded;
 use crate::library::{Attempt, Candidate, Library};
 use crate::{Unavailable, Why};
+use ffi::ProfilerApi;
+use std::ffi::CStr;
 use std::path::Path;
 
 /// The library that evaluates counters. libcupti opens it by this name, and its own folder is not searched.
@@ -16,24 +19,45 @@ const HELPER: &str = "libnvperf_host.so";
 /// Opened by libcupti as well, where it is shipped.
 const OTHER_HELPER: &str = "libnvperf_target.so";
 /// `cuptiGetVersion` of CUPTI 12.6.
-pub(super) const FIRST_VERSION: u32 = 24;
+const FIRST_VERSION: u32 = 24;
 
-/// The library that libcupti needs for metrics.
+/// libcupti's functions for metrics: the profiler's, and those of one use of it.
 #[derive(Debug)]
-pub(super) struct Helper {
-    /// Why it is missing, if it is.
-    missing: Option<String>,
+pub(super) struct ProfilerLibrary<A: 'static> {
+    pub(super) profiler: &'static ProfilerApi,
+    pub(super) api: &'static A,
+    /// Why the library is missing that libcupti needs for metrics, if it is.
+    missing_helper: Option<String>,
 }
 
-impl Helper {
-    /// Opens the libraries that libcupti opens by name alone.
-    pub(super) fn preload(libcupti: Option<&Path>, attempts: &mut Vec<Attempt>) -> Helper {
-        Helper { missing: preload_helpers(libcupti, attempts) }
+impl<A> ProfilerLibrary<A> {
+    /// Resolves the functions.
+    ///
+    /// # Errors
+    /// The library is too old: it has none of `what`.
+    pub(super) fn find(
+        loaded: &Loaded,
+        what: &str,
+        resolve: fn(Library) -> Result<A, &'static CStr>,
+        attempts: &mut Vec<Attempt>,
+    ) -> Result<ProfilerLibrary<A>, Unavailable> {
+        let version = loaded.interfaces.version;
+        let too_old = |_| {
+            let message = format!("libcupti {version} has no {what}");
+            Unavailable::new(Why::Incompatible, message, "use libcupti of CUDA 12.6 or newer")
+        };
+        if version < FIRST_VERSION {
+            return Err(too_old(c""));
+        }
+        let missing_helper = preload_helpers(loaded.path.as_deref(), attempts);
+        let profiler = ProfilerApi::new(loaded.library).map_err(too_old)?;
+        let api = resolve(loaded.library).map_err(too_old)?;
+        Ok(ProfilerLibrary { profiler: Box::leak(Box::new(profiler)), api: Box::leak(Box::new(api)), missing_helper })
     }
 
     /// Adds libcupti's missing helper to a reason that it may explain.
     pub(super) fn explain(&self, reason: Unavailable) -> Unavailable {
-        match &self.missing {
+        match &self.missing_helper {
             // NOT_INITIALIZED, with which libcupti also reports that it lacks the helper.
             Some(missing) if reason.message().contains("(15)") => {
                 let message = format!("{}; {HELPER} is missing: {missing}", reason.message());

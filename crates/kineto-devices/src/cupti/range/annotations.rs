@@ -7,6 +7,7 @@
 use super::super::callbacks::{BegunCall, EndedCall};
 use super::super::hub::HUB;
 use super::super::metric_shapes::METRIC_VALUES;
+use super::calls::{CallPlace, OpenCalls};
 use super::context::{AnnotatedContext, CallEntry, RangeRefusal};
 use super::counts::{RowlessCause, RowlessCounts};
 use super::ffi::stream_of_call;
@@ -54,12 +55,9 @@ struct OpenRange {
     launches: u64,
 }
 
-/// A watched call that a thread is in. The runtime's functions call the driver's: the outer call counts.
+/// A watched call that a thread is in.
 #[derive(Debug)]
-struct CurrentCall {
-    /// A call that runs when its recording ends has no callback at its return, and is left here.
-    metrics: Weak<AnnotationMetrics>,
-    function: (u32, u32),
+pub(super) struct SubmittingCall {
     watched: WatchedFunction,
     context: Weak<AnnotatedContext>,
     /// Whether its work becomes part of a graph instead of running.
@@ -82,18 +80,15 @@ thread_local! {
     /// thread leaves those inside the ended one, and enters them again.
     static LEFT: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static ANNOTATION: RefCell<Option<CurrentAnnotation>> = const { RefCell::new(None) };
-    static CALL: RefCell<Option<CurrentCall>> = const { RefCell::new(None) };
+    static PLACE: CallPlace<AnnotationMetrics, SubmittingCall> = const { RefCell::new(None) };
 }
 
-/// Returns whether the calling thread is in a watched call of that function.
-pub(super) fn is_in_call(function: (u32, u32)) -> bool {
-    CALL.try_with(|call| call.borrow().as_ref().is_some_and(|it| it.function == function)).unwrap_or(false)
-}
+/// The watched calls that threads are in.
+pub(super) static CALL: OpenCalls<AnnotationMetrics, SubmittingCall> = OpenCalls(&PLACE);
 
 /// Ends the watched call of that function that the calling thread is in.
 pub(super) fn end_call(ended: &EndedCall<'_>) {
-    let take = |call: &RefCell<Option<CurrentCall>>| call.borrow_mut().take_if(|call| call.function == ended.function);
-    if let Some(call) = CALL.try_with(take).ok().flatten()
+    if let Some((_, call)) = CALL.leave(ended.function)
         && let Some(context) = call.context.upgrade()
     {
         context.leave_call();
@@ -203,26 +198,13 @@ impl AnnotationMetrics {
         }
         self.with_annotation(|annotation| annotation.without_context.take_if(|known| *known == call.correlation));
         let context = self.find_context(call.context);
-        // Outside of the borrow, since the driver may call back.
         let is_captured =
             self.run.captures.is_any() && stream.is_none_or(|stream| self.run.driver.is_capturing(Some(stream)));
-        let enter = |current: &RefCell<Option<CurrentCall>>| {
-            let mut current = current.borrow_mut();
-            let is_outer = current.as_ref().is_none_or(|call| !std::ptr::eq(call.metrics.as_ptr(), Arc::as_ptr(self)));
-            if is_outer {
-                *current = Some(CurrentCall {
-                    metrics: Arc::downgrade(self),
-                    function: call.function,
-                    watched,
-                    context: context.as_ref().map(Arc::downgrade).unwrap_or_default(),
-                    is_captured,
-                });
-            }
-            is_outer
-        };
-        if !CALL.try_with(enter).unwrap_or(false) {
+        if CALL.is_of(self) {
             return;
         }
+        let place = context.as_ref().map(Arc::downgrade).unwrap_or_default();
+        CALL.enter(self, call.function, SubmittingCall { watched, context: place, is_captured });
         match context {
             Ok(context) => self.enter_call(&context, call.correlation, stream),
             Err(refusal) => self.refuse_range(call.context, refusal),

@@ -1,10 +1,11 @@
 //! The streams that are being captured. Meanwhile no thread waits for a context, and none calls CUPTI's profiler: that
 //! invalidates captures.
 
+use super::calls::{CallPlace, OpenCalls};
 use kineto_base::sorted::SortedMap;
 use kineto_base::wait::{Condvar, steady};
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The captured streams of the process, as far as known: for each handle, how many captures run. The handle of a thread's own
@@ -24,36 +25,21 @@ pub(super) enum CaptureStep {
     Destroy,
 }
 
-/// A call that the thread is in. The runtime's functions call the driver's: the outer call counts.
-#[derive(Debug)]
-struct CaptureCall {
-    /// A call that runs when its recording ends may have no callback at its return, and is left here.
-    captures: Weak<Captures>,
-    function: (u32, u32),
-    step: CaptureStep,
-    stream: usize,
-}
-
 /// The results of ending a capture that was invalidated, or has work that was not joined, which end it too.
 const CAPTURE_INVALIDATED: u32 = 901;
 const CAPTURE_UNJOINED: u32 = 904;
 
 thread_local! {
-    static CALL: RefCell<Option<CaptureCall>> = const { RefCell::new(None) };
+    static PLACE: CallPlace<Captures, (CaptureStep, usize)> = const { RefCell::new(None) };
 }
 
-/// Returns whether the calling thread is in such a call of that function.
-pub(super) fn is_in_call(function: (u32, u32)) -> bool {
-    CALL.try_with(|call| call.borrow().as_ref().is_some_and(|it| it.function == function)).unwrap_or(false)
-}
+/// The calls that threads are in, with the stream of each.
+pub(super) static CALL: OpenCalls<Captures, (CaptureStep, usize)> = OpenCalls(&PLACE);
 
 /// Ends the call of that function that the calling thread is in.
 pub(super) fn end_call(function: (u32, u32), error: u32) {
-    let take = |call: &RefCell<Option<CaptureCall>>| call.borrow_mut().take_if(|call| call.function == function);
-    if let Some(call) = CALL.try_with(take).ok().flatten()
-        && let Some(captures) = call.captures.upgrade()
-    {
-        captures.leave_call(call.step, call.stream, error);
+    if let Some((captures, (step, stream))) = CALL.leave(function) {
+        captures.leave_call(step, stream, error);
     }
 }
 
@@ -75,18 +61,14 @@ impl Captures {
 
     /// Notes a call that begins.
     pub(super) fn enter_call(self: &Arc<Self>, function: (u32, u32), step: CaptureStep, stream: usize) {
-        let enter = |current: &RefCell<Option<CaptureCall>>| {
-            let mut current = current.borrow_mut();
-            if current.as_ref().is_some_and(|outer| std::ptr::eq(outer.captures.as_ptr(), Arc::as_ptr(self))) {
-                return;
-            }
-            if step == CaptureStep::Begin {
-                // At the begin: another thread must not wait from now on.
-                *self.lock_streams().get_or_insert_with(stream, Default::default) += 1;
-            }
-            *current = Some(CaptureCall { captures: Arc::downgrade(self), function, step, stream });
-        };
-        let _ = CALL.try_with(enter);
+        if CALL.is_of(self) {
+            return;
+        }
+        if step == CaptureStep::Begin {
+            // At the begin: another thread must not wait from now on.
+            *self.lock_streams().get_or_insert_with(stream, Default::default) += 1;
+        }
+        CALL.enter(self, function, (step, stream));
     }
 
     fn leave_call(&self, step: CaptureStep, stream: usize, error: u32) {
@@ -114,7 +96,7 @@ mod tests {
         let captures = Arc::new(Captures::default());
         let call = |step, stream, error| {
             captures.enter_call((1, 2), step, stream);
-            assert!(is_in_call((1, 2)) && !is_in_call((2, 2)));
+            assert!(CALL.is_in((1, 2)) && !CALL.is_in((2, 2)));
             // The driver's call inside that of the runtime.
             captures.enter_call((2, 2), step, stream);
             end_call((2, 2), error);

@@ -15,51 +15,38 @@ pub(super) enum RowlessCause {
     Nested,
 }
 
-/// How many annotations each cause has.
+/// What is done with the annotations of each cause.
+const OUTCOMES: [(RowlessCause, &str); 7] = [
+    (RowlessCause::Overlapped, "not measured: another thread used the context meanwhile"),
+    (RowlessCause::Captured, "not measured: a stream was being captured"),
+    (RowlessCause::Cut, "not measured: the recording, the context or the annotation around it ended"),
+    (RowlessCause::Paused, "not measured: the recording paused, or had not begun"),
+    (RowlessCause::NoContext, "not measured: the context of a launch was not known"),
+    (RowlessCause::Idle, "not measured: no work was submitted"),
+    (RowlessCause::Nested, "measured as part of the outer one"),
+];
+
+/// How many annotations each cause has, in the order of [`OUTCOMES`].
 #[derive(Debug, Default)]
-pub(super) struct RowlessCounts([AtomicU64; 7]);
-
-impl RowlessCause {
-    const ALL: [RowlessCause; 7] = [
-        RowlessCause::Overlapped,
-        RowlessCause::Captured,
-        RowlessCause::Cut,
-        RowlessCause::Paused,
-        RowlessCause::NoContext,
-        RowlessCause::Idle,
-        RowlessCause::Nested,
-    ];
-
-    /// Returns what was done with such annotations.
-    fn outcome(self) -> &'static str {
-        match self {
-            RowlessCause::Overlapped => "not measured: another thread used the context meanwhile",
-            RowlessCause::Captured => "not measured: a stream was being captured",
-            RowlessCause::Cut => "not measured: the recording, the context or the annotation around it ended",
-            RowlessCause::Paused => "not measured: the recording paused, or had not begun",
-            RowlessCause::NoContext => "not measured: the context of a launch was not known",
-            RowlessCause::Idle => "not measured: no work was submitted",
-            RowlessCause::Nested => "measured as part of the outer one",
-        }
-    }
-}
+pub(super) struct RowlessCounts([AtomicU64; OUTCOMES.len()]);
 
 impl RowlessCounts {
     /// Counts an annotation.
     pub(super) fn add(&self, cause: RowlessCause) {
-        if let Some(count) = self.0.get(cause as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        let counts = OUTCOMES.iter().zip(&self.0);
+        counts
+            .filter(|((known, _), _)| *known == cause)
+            .for_each(|(_, count)| _ = count.fetch_add(1, Ordering::Relaxed));
     }
 
     /// Returns a note for each cause that occurred.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
-        RowlessCause::ALL.iter().zip(&self.0).filter_map(|(cause, count)| {
+        OUTCOMES.iter().zip(&self.0).filter_map(|((cause, outcome), count)| {
             let kind = if *cause == RowlessCause::Nested { "nested " } else { "" };
             match count.load(Ordering::Relaxed) {
                 0 => None,
-                1 => Some(format!("1 {kind}annotation was {}", cause.outcome())),
-                count => Some(format!("{count} {kind}annotations were {}", cause.outcome())),
+                1 => Some(format!("1 {kind}annotation was {outcome}")),
+                count => Some(format!("{count} {kind}annotations were {outcome}")),
             }
         })
     }
@@ -73,10 +60,10 @@ mod tests {
     fn each_cause_has_its_own_note() {
         let counts = RowlessCounts::default();
         assert_eq!(counts.notes().count(), 0);
-        RowlessCause::ALL.iter().for_each(|cause| counts.add(*cause));
+        OUTCOMES.iter().for_each(|(cause, _)| counts.add(*cause));
         counts.add(RowlessCause::Nested);
         let notes: Vec<_> = counts.notes().collect();
-        assert_eq!(notes.len(), RowlessCause::ALL.len());
+        assert_eq!(notes.len(), OUTCOMES.len());
         assert_eq!(notes[5], "1 annotation was not measured: no work was submitted");
         assert_eq!(notes[6], "2 nested annotations were measured as part of the outer one");
     }

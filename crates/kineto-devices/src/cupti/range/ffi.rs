@@ -3,7 +3,7 @@
 
 use super::super::callbacks::{CallParams, StreamPlace};
 use super::super::error::CuptiError;
-use super::super::profiler::ffi::{Call, CallFailure, CounterImage, MetricNames, Object, make_call, params};
+use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, Object, make_call, params};
 use crate::library::functions;
 use std::ffi::{c_char, c_void};
 use std::fmt;
@@ -31,19 +31,19 @@ functions! {
     /// The functions of CUPTI 12.6 for ranges.
     RangeApi
     required {
-    device_of_context = c"cuptiGetDeviceId": unsafe extern "C" fn(*mut c_void, *mut u32) -> u32;
-    id_of_context = c"cuptiGetContextId": unsafe extern "C" fn(*mut c_void, *mut u32) -> u32;
-    enable = c"cuptiRangeProfilerEnable": Call<EnableParams>;
-    disable = c"cuptiRangeProfilerDisable": Call<ProfilerParams>;
-    image_size = c"cuptiRangeProfilerGetCounterDataSize": Call<ImageSizeParams>;
-    initialize_image = c"cuptiRangeProfilerCounterDataImageInitialize": Call<InitializeImageParams>;
-    set_config = c"cuptiRangeProfilerSetConfig": Call<SetConfigParams>;
-    start = c"cuptiRangeProfilerStart": Call<ProfilerParams>;
-    push_range = c"cuptiRangeProfilerPushRange": Call<PushRangeParams>;
-    pop_range = c"cuptiRangeProfilerPopRange": Call<ProfilerParams>;
-    stop = c"cuptiRangeProfilerStop": Call<StopParams>;
-    decode = c"cuptiRangeProfilerDecodeData": Call<DecodeParams>;
-    image_info = c"cuptiRangeProfilerGetCounterDataInfo": Call<ImageInfoParams>;
+    device_of_context = c"cuptiGetDeviceId": fn(*mut c_void, *mut u32) -> u32;
+    id_of_context = c"cuptiGetContextId": fn(*mut c_void, *mut u32) -> u32;
+    enable = c"cuptiRangeProfilerEnable": fn(*mut EnableParams) -> u32;
+    disable = c"cuptiRangeProfilerDisable": fn(*mut ProfilerParams) -> u32;
+    image_size = c"cuptiRangeProfilerGetCounterDataSize": fn(*mut ImageSizeParams) -> u32;
+    initialize_image = c"cuptiRangeProfilerCounterDataImageInitialize": fn(*mut InitializeImageParams) -> u32;
+    set_config = c"cuptiRangeProfilerSetConfig": fn(*mut SetConfigParams) -> u32;
+    start = c"cuptiRangeProfilerStart": fn(*mut ProfilerParams) -> u32;
+    push_range = c"cuptiRangeProfilerPushRange": fn(*mut PushRangeParams) -> u32;
+    pop_range = c"cuptiRangeProfilerPopRange": fn(*mut ProfilerParams) -> u32;
+    stop = c"cuptiRangeProfilerStop": fn(*mut StopParams) -> u32;
+    decode = c"cuptiRangeProfilerDecodeData": fn(*mut DecodeParams) -> u32;
+    image_info = c"cuptiRangeProfilerGetCounterDataInfo": fn(*mut ImageInfoParams) -> u32;
     }
 }
 

@@ -7,6 +7,7 @@
 use super::super::callbacks::{BegunCall, EndedCall};
 use super::super::metric_shapes::KERNEL_RANGE;
 use super::super::profiler::ffi::CallFailure;
+use super::calls::{CallPlace, OpenCalls};
 use super::ffi::stream_of_call;
 use super::functions::WatchedFunction;
 use super::run::{END_LIMIT, EndedContexts, RangeRun};
@@ -19,7 +20,7 @@ use kineto_model::Loss;
 use kineto_model::activity::ActivityType;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// The metrics of a recording's kernels.
@@ -31,40 +32,23 @@ pub(crate) struct KernelMetrics {
     captured: AtomicU64,
 }
 
-/// A launch that a thread is in. The runtime's functions call the driver's: the outer call is the launch.
-#[derive(Debug)]
-struct CurrentLaunch {
-    /// A launch without measuring that runs when its recording ends may have no callback at its return, and is left here.
-    metrics: Weak<KernelMetrics>,
-    function: (u32, u32),
-    /// `None` if it is not measured.
-    measured: Option<MeasuredLaunch>,
-}
-
 /// A launch that is measured until it returns.
 #[derive(Debug)]
-struct MeasuredLaunch {
+pub(super) struct MeasuredLaunch {
     session: Arc<ContextSession>,
     start: u64,
 }
 
 thread_local! {
-    static LAUNCH: RefCell<Option<CurrentLaunch>> = const { RefCell::new(None) };
+    static PLACE: CallPlace<KernelMetrics, Option<MeasuredLaunch>> = const { RefCell::new(None) };
 }
 
-/// Returns whether the calling thread is in a launch by that function.
-pub(super) fn is_in_launch(function: (u32, u32)) -> bool {
-    let is_it =
-        |launch: &RefCell<Option<CurrentLaunch>>| launch.borrow().as_ref().is_some_and(|it| it.function == function);
-    LAUNCH.try_with(is_it).unwrap_or(false)
-}
+/// The launches that threads are in; `None` if one is not measured.
+pub(super) static LAUNCH: OpenCalls<KernelMetrics, Option<MeasuredLaunch>> = OpenCalls(&PLACE);
 
 /// Ends the launch by that function that the calling thread is in.
 pub(super) fn end_launch(call: &EndedCall<'_>) {
-    let take = |launch: &RefCell<Option<CurrentLaunch>>| launch.borrow_mut().take_if(|it| it.function == call.function);
-    if let Some(CurrentLaunch { metrics, measured: Some(measured), .. }) = LAUNCH.try_with(take).ok().flatten()
-        && let Some(metrics) = metrics.upgrade()
-    {
+    if let Some((metrics, Some(measured))) = LAUNCH.leave(call.function) {
         metrics.end_launch(call, &measured);
     }
 }
@@ -94,14 +78,11 @@ impl KernelMetrics {
 
     /// Begins to measure a launch, unless the thread is in one already.
     fn begin_launch(self: &Arc<Self>, call: &BegunCall, stream: Option<usize>) {
-        let is_own = |launch: &CurrentLaunch| std::ptr::eq(launch.metrics.as_ptr(), Arc::as_ptr(self));
-        let is_nested = LAUNCH.try_with(|launch| launch.borrow().as_ref().is_some_and(is_own)).unwrap_or(true);
-        if !self.run.is_recording() || call.context == 0 || is_nested {
+        if !self.run.is_recording() || call.context == 0 || LAUNCH.is_of(self) {
             return;
         }
         let measured = if self.is_capturing(stream) { None } else { self.measure_launch(call.context) };
-        let launch = CurrentLaunch { metrics: Arc::downgrade(self), function: call.function, measured };
-        let _ = LAUNCH.try_with(|current| *current.borrow_mut() = Some(launch));
+        LAUNCH.enter(self, call.function, measured);
     }
 
     /// Returns whether a launch must not be measured: its stream is being captured, or another one is, whose capture that

@@ -4,6 +4,7 @@
 //! Therefore nothing else of the device is recorded meanwhile; its times would not be the program's.
 
 mod annotations;
+mod calls;
 mod captures;
 mod context;
 mod counts;
@@ -20,9 +21,8 @@ pub(super) use settings::RangeSettings;
 pub(super) use waits::OwnWaits;
 
 use super::callbacks::{BegunCall, EndedCall};
-use super::profiler::ffi::ProfilerApi;
+use super::profiler::ProfilerLibrary;
 use super::profiler::lease::{OWNER, ProfilerLease};
-use super::profiler::{FIRST_VERSION, Helper};
 use super::start::Loaded;
 use super::subscriber::Subscriber;
 use crate::cuda::is_inside_init;
@@ -40,11 +40,7 @@ use std::time::Instant;
 
 /// The functions of libcupti.
 #[derive(Debug)]
-pub(super) struct RangeLibrary {
-    profiler: &'static ProfilerApi,
-    api: &'static RangeApi,
-    helper: Helper,
-}
+pub(super) struct RangeLibrary(ProfilerLibrary<RangeApi>);
 
 /// The metrics of a recording that is about to start.
 #[derive(Debug)]
@@ -66,7 +62,7 @@ pub(super) enum RangeMetrics {
 
 /// Returns whether the calling thread is in a watched call of that function.
 pub(super) fn is_in_call(function: (u32, u32)) -> bool {
-    kernels::is_in_launch(function) || annotations::is_in_call(function) || captures::is_in_call(function)
+    kernels::LAUNCH.is_in(function) || annotations::CALL.is_in(function) || captures::CALL.is_in(function)
 }
 
 /// Ends the watched call that the calling thread is in.
@@ -102,18 +98,7 @@ impl RangeLibrary {
     /// # Errors
     /// The library is too old.
     pub(super) fn find(loaded: &Loaded) -> Result<RangeLibrary, Unavailable> {
-        let version = loaded.interfaces.version;
-        let too_old = || {
-            let message = format!("libcupti {version} has no range profiler");
-            Unavailable::new(Why::Incompatible, message, "use libcupti of CUDA 12.6 or newer")
-        };
-        if version < FIRST_VERSION {
-            return Err(too_old());
-        }
-        let helper = Helper::preload(loaded.path.as_deref(), &mut Vec::new());
-        let profiler = ProfilerApi::new(loaded.library).map_err(|_| too_old())?;
-        let api = RangeApi::new(loaded.library).map_err(|_| too_old())?;
-        Ok(RangeLibrary { profiler: Box::leak(Box::new(profiler)), api: Box::leak(Box::new(api)), helper })
+        ProfilerLibrary::find(loaded, "range profiler", RangeApi::new, &mut Vec::new()).map(RangeLibrary)
     }
 }
 
@@ -128,12 +113,12 @@ impl RangePlan {
             let message = "a recording that begins inside cuInit cannot measure metrics";
             return Err(Unavailable::new(Why::Unsupported, message, "start the recording after cuInit"));
         }
-        let library = loaded.range_library()?;
+        let RangeLibrary(library) = loaded.range_library()?;
         OWNER.claim();
         release_held_counters();
         let mut lease =
             ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's profiler of counters"))?;
-        let explained = |reason| library.helper.explain(reason);
+        let explained = |reason| library.explain(reason);
         lease.initialize(library.profiler).map_err(|failed| explained(failed.to_unavailable()))?;
         let mut plan = RangePlan { api: library.api, settings, devices: Vec::new(), failed: Vec::new(), _lease: lease };
         for device in loaded.driver.devices() {

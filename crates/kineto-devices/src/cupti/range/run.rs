@@ -2,6 +2,7 @@
 
 use super::super::callbacks::{BegunCall, StreamPlace};
 use super::super::error::INVALID_PARAMETER;
+use super::super::metric_shapes::metric_words;
 use super::super::profiler::ffi::CallFailure;
 use super::super::start::Loaded;
 use super::super::subscriber::Subscriber;
@@ -124,20 +125,16 @@ impl RangeRun {
 
     /// Packs the values of a range, after its launches if they are counted.
     pub(super) fn metric_words(&self, batch: &mut Batch<'_>, launches: Option<u64>, values: &[f64]) -> Vec<u64> {
-        let mut words = vec![0];
-        if let Some(launches) = launches {
-            words.extend([u64::from(batch.name("launches").0), (launches as f64).to_bits()]);
-        }
+        let launches = launches.map(|launches| (batch.name("launches"), launches as f64));
+        let mut named: Vec<_> = launches.into_iter().collect();
         for (metric, value) in self.plan.settings.metrics.iter().zip(values) {
             if value.is_finite() {
-                words.extend([u64::from(batch.name(metric).0), value.to_bits()]);
+                named.push((batch.name(metric), *value));
             } else {
                 batch.count_lost(Loss::CounterValues, 1);
             }
         }
-        let count = (words.len() / 2) as u64;
-        words.iter_mut().take(1).for_each(|word| *word = count);
-        words
+        metric_words(&named)
     }
 
     /// Notes how many ranges have no row.

@@ -1,7 +1,7 @@
 //! Measures the kernels of one context: a launch at a time, between the callbacks at its begin and at its end.
 
-use super::super::profiler::ffi::{CallFailure, CounterImage, MetricNames, ProfilerApi, ProfilerKind};
-use super::super::profiler::host::{HostObject, refusal_of};
+use super::super::profiler::ffi::{CallFailure, CounterImage, HostObject, MetricNames, ProfilerApi, ProfilerKind};
+use super::super::profiler::host::ConfiguredMetrics;
 use super::super::profiler::levels;
 use super::ffi::{RangeApi, RangeHandle, RangeUnit, StopReport};
 use crate::cuda::Driver;
@@ -82,16 +82,9 @@ impl DeviceMetrics {
         device: &DeviceDescription,
         metrics: &[String],
     ) -> Result<DeviceMetrics, Unavailable> {
-        const KIND: ProfilerKind = ProfilerKind::Ranges;
-        levels::check_levels(api, KIND, device)?;
-        let index = usize::try_from(device.id).unwrap_or(0);
-        let chip = api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
-        let host = HostObject::new(api, KIND, &chip, None).map_err(CallFailure::to_unavailable)?;
-        let names = MetricNames::new(metrics);
-        let config = host
-            .configure(&names)
-            .map_err(|failed| refusal_of(api, KIND, &chip, None, metrics).unwrap_or_else(|| failed.to_unavailable()))?;
-        let passes = api.count_passes(&config).map_err(CallFailure::to_unavailable)?;
+        levels::check_levels(api, ProfilerKind::Ranges, device)?;
+        let configured = ConfiguredMetrics::new(api, ProfilerKind::Ranges, device, &|_| Ok(None), metrics)?;
+        let ConfiguredMetrics { host, names, config, passes } = configured;
         Ok(DeviceMetrics { device: device.id, api: ranges, names, host: Mutex::new(host), config, passes })
     }
 }

@@ -1,9 +1,9 @@
 //! Tests of `reader.rs`.
 
-use super::super::records::{kind, kind_of};
+use super::super::records::kind;
 use super::*;
 use crate::buffered::walk::{Unreadable, Walker};
-use crate::records::fields::make_record;
+use crate::records::fields::{kind_of, make_record};
 use crate::trial::{self, Findings, TrialRecord as Found};
 use proptest::prelude::*;
 use std::time::Instant;
@@ -19,7 +19,7 @@ impl Walker for EqualSteps {
     fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(at) = at else { return Ok(Some(0)) };
         let number = buffer.get(at..).and_then(kind_of).ok_or(Unreadable)?;
-        let is_known = kind::ALL.iter().any(|(known, _)| *known == number);
+        let is_known = kind::ALL.iter().any(|(known, ..)| *known == number);
         let next = at + LENGTH;
         if is_known { Ok((next < buffer.len()).then_some(next)) } else { Err(Unreadable) }
     }
@@ -257,7 +257,7 @@ const UNKNOWN: u32 = 4000;
 
 /// Returns any known kind, or [`UNKNOWN`].
 fn any_kind() -> impl Strategy<Value = u32> {
-    (0..=kind::ALL.len()).prop_map(|at| kind::ALL.get(at).map_or(UNKNOWN, |(number, _)| *number))
+    (0..=kind::ALL.len()).prop_map(|at| kind::ALL.get(at).map_or(UNKNOWN, |(number, ..)| *number))
 }
 
 proptest! {
@@ -277,7 +277,7 @@ proptest! {
         let sink = trial::unbounded_sink();
         let whole = reader(&sink).read_buffer(&bytes, &EqualSteps);
         let found = Findings::of_sink(&sink);
-        let unknown = pieces.iter().position(|(number, _)| *number == UNKNOWN);
+        let unknown = pieces.iter().position(|(number, ..)| *number == UNKNOWN);
         prop_assert_eq!(whole, unknown.is_none());
         prop_assert!(found.records.len() <= pieces.len());
         prop_assert_eq!(found.lost(Loss::DeviceRecordsUnread), unknown.map_or(0, |_| 2));

@@ -1,10 +1,10 @@
 //! Safe wrappers of the librocprofiler-sdk functions in use.
 #![allow(unsafe_code, reason = "rocprofiler-sdk is foreign code")]
 
-use super::arguments::Arguments;
 use super::records::{Callback, LONGEST};
 use crate::library::text;
 use crate::library::{Library, functions};
+use crate::rocm::arguments::Arguments;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
@@ -60,29 +60,27 @@ functions! {
     /// librocprofiler-sdk, with its functions.
     Api
     required {
-    force_configure = c"rocprofiler_force_configure": unsafe extern "C" fn(Configure) -> u32;
-    get_timestamp = c"rocprofiler_get_timestamp": unsafe extern "C" fn(*mut u64) -> u32;
-    create_context = c"rocprofiler_create_context": unsafe extern "C" fn(*mut u64) -> u32;
-    start_context = c"rocprofiler_start_context": unsafe extern "C" fn(u64) -> u32;
-    stop_context = c"rocprofiler_stop_context": unsafe extern "C" fn(u64) -> u32;
-    context_is_valid = c"rocprofiler_context_is_valid": unsafe extern "C" fn(u64, *mut c_int) -> u32;
-    create_buffer = c"rocprofiler_create_buffer":
-        unsafe extern "C" fn(u64, usize, usize, u32, OnBuffer, *mut c_void, *mut u64) -> u32;
-    flush_buffer = c"rocprofiler_flush_buffer": unsafe extern "C" fn(u64) -> u32;
+    force_configure = c"rocprofiler_force_configure": fn(Configure) -> u32;
+    get_timestamp = c"rocprofiler_get_timestamp": fn(*mut u64) -> u32;
+    create_context = c"rocprofiler_create_context": fn(*mut u64) -> u32;
+    start_context = c"rocprofiler_start_context": fn(u64) -> u32;
+    stop_context = c"rocprofiler_stop_context": fn(u64) -> u32;
+    context_is_valid = c"rocprofiler_context_is_valid": fn(u64, *mut c_int) -> u32;
+    create_buffer = c"rocprofiler_create_buffer": fn(u64, usize, usize, u32, OnBuffer, *mut c_void, *mut u64) -> u32;
+    flush_buffer = c"rocprofiler_flush_buffer": fn(u64) -> u32;
     configure_callbacks = c"rocprofiler_configure_callback_tracing_service":
-        unsafe extern "C" fn(u64, u32, *const u32, usize, OnCallback, *mut c_void) -> u32;
-    configure_buffer = c"rocprofiler_configure_buffer_tracing_service":
-        unsafe extern "C" fn(u64, u32, *const u32, usize, u64) -> u32;
-    query_agents = c"rocprofiler_query_available_agents": unsafe extern "C" fn(u32, OnAgents, usize, *mut c_void) -> u32;
+        fn(u64, u32, *const u32, usize, OnCallback, *mut c_void) -> u32;
+    configure_buffer = c"rocprofiler_configure_buffer_tracing_service": fn(u64, u32, *const u32, usize, u64) -> u32;
+    query_agents = c"rocprofiler_query_available_agents": fn(u32, OnAgents, usize, *mut c_void) -> u32;
     iterate_operations = c"rocprofiler_iterate_callback_tracing_kind_operations":
-        unsafe extern "C" fn(u32, OnOperation, *mut c_void) -> u32;
+        fn(u32, OnOperation, *mut c_void) -> u32;
     operation_name = c"rocprofiler_query_callback_tracing_kind_operation_name":
-        unsafe extern "C" fn(u32, i32, *mut *const c_char, *mut u64) -> u32;
+        fn(u32, i32, *mut *const c_char, *mut u64) -> u32;
     iterate_arguments = c"rocprofiler_iterate_callback_tracing_kind_operation_args":
-        unsafe extern "C" fn(Callback, OnArgument, i32, *mut c_void) -> u32;
+        fn(Callback, OnArgument, i32, *mut c_void) -> u32;
     }
     optional {
-    get_status_string = c"rocprofiler_get_status_string": unsafe extern "C" fn(u32) -> *const c_char;
+    get_status_string = c"rocprofiler_get_status_string": fn(u32) -> *const c_char;
     }
 }
 
@@ -90,7 +88,7 @@ functions! {
     /// The function of a library that may lack all others.
     VersionApi
     required {
-    get_version = c"rocprofiler_get_version": unsafe extern "C" fn(*mut u32, *mut u32, *mut u32) -> u32;
+    get_version = c"rocprofiler_get_version": fn(*mut u32, *mut u32, *mut u32) -> u32;
     }
 }
 

@@ -1,12 +1,11 @@
 //! The backend for rocprofiler-sdk 1.0 and newer, which is part of ROCm 7.
 //!
 //! This tool registers once in a process, before HIP starts ([`hub`]): contexts can only be made then. The library
-//! calls back at each HIP call ([`callbacks`]), whose arguments it formats as text ([`arguments`]). It delivers
+//! calls back at each HIP call ([`callbacks`]), whose arguments it formats as text ([`arguments`](super::arguments)). It delivers
 //! buffers of records ([`records`]), which are read into the recording ([`reader`]). The recording's thread flushes them at
 //! the end ([`worker`]).
 
 mod agents;
-mod arguments;
 mod callbacks;
 mod ffi;
 mod hub;
@@ -191,8 +190,8 @@ impl Recording for SdkRecording {
         }
     }
 
-    fn drain(&self) {
-        self.commands.drain_buffers(Duration::from_secs(1));
+    fn drain(&self, patience: Duration) {
+        self.commands.drain(Duration::from_secs(1), patience);
     }
 
     fn stopped(&self) -> Option<String> {

@@ -4,6 +4,7 @@
 //! size and the available bytes.
 
 use crate::records::fields::{Field, records};
+use crate::rocm::arguments::in_blocks;
 
 /// A record of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +76,6 @@ impl Dispatch<'_> {
     pub(super) fn grid_in_blocks(&self) -> [u32; 3] {
         in_blocks([self.items_x(), self.items_y(), self.items_z()], self.block())
     }
-}
-
-/// Converts a size in threads into blocks.
-pub(super) fn in_blocks([x, y, z]: [u32; 3], [block_x, block_y, block_z]: [u32; 3]) -> [u32; 3] {
-    [(x, block_x), (y, block_y), (z, block_z)].map(|(items, block)| items.div_ceil(block.max(1)))
 }
 
 /// A callback's record, as passed by value.

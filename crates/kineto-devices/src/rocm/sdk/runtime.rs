@@ -8,8 +8,8 @@ functions! {
     /// The functions that return versions.
     HipVersions
     optional {
-        runtime = c"hipRuntimeGetVersion": unsafe extern "C" fn(*mut i32) -> u32;
-        driver = c"hipDriverGetVersion": unsafe extern "C" fn(*mut i32) -> u32;
+        runtime = c"hipRuntimeGetVersion": fn(*mut i32) -> u32;
+        driver = c"hipDriverGetVersion": fn(*mut i32) -> u32;
     }
 }
 

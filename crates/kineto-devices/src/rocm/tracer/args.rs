@@ -5,60 +5,7 @@
 //! from ROCm 4.5 to 7. Arguments of other versions are not read.
 
 use super::runtime::version_number;
-use crate::rocm::hip::Direction;
-
-/// The arguments of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Args {
-    /// Launches a kernel.
-    Launch(LaunchArguments),
-    /// Launches a graph.
-    Graph { graph: u64, stream: u64 },
-    /// Begins or ends a stream capture.
-    Capture { stream: u64 },
-    /// Copies; `kind` is HIP's number of the direction.
-    Copy { dst: u64, src: u64, bytes: u64, kind: u32, stream: Option<u64> },
-    /// Fills memory.
-    Fill { ptr: u64, bytes: u64, stream: Option<u64> },
-    /// Allocates memory: where the address will be stored, and how much.
-    Allocate { place: u64, bytes: u64 },
-    /// Frees memory.
-    Release { ptr: u64 },
-}
-
-impl Args {
-    /// Returns HIP's handle of the stream, 0 for the default stream; `None` without a stream argument.
-    pub(super) fn stream_handle(self) -> Option<u64> {
-        match self {
-            Args::Launch(launch) => Some(launch.stream),
-            Args::Graph { stream, .. } | Args::Capture { stream } => Some(stream),
-            Args::Copy { stream, .. } | Args::Fill { stream, .. } => Some(stream.unwrap_or(0)),
-            Args::Allocate { .. } | Args::Release { .. } => None,
-        }
-    }
-}
-
-/// The arguments of a call that launches a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LaunchArguments {
-    pub(super) kernel: KernelArgument,
-    /// In blocks.
-    pub(super) grid: [u32; 3],
-    /// In threads.
-    pub(super) block: [u32; 3],
-    /// In bytes.
-    pub(super) shared: u32,
-    pub(super) stream: u64,
-}
-
-/// How a call identifies its kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KernelArgument {
-    /// By the address of the kernel's host function.
-    Pointer(u64),
-    /// By the handle of a module's function.
-    Handle(u64),
-}
+use crate::rocm::arguments::Arguments;
 
 /// The offsets of a function's arguments.
 #[derive(Clone, Copy, Debug)]
@@ -71,20 +18,18 @@ pub(super) enum Layout {
     },
     GraphLaunch,
     Capture,
-    /// The direction is an argument, or known; the stream is the last argument, if there is one.
+    /// The direction is an argument; the stream is the last argument, if there is one.
     Copy {
         has_stream: bool,
     },
+    /// The function's name says the direction.
     CopyDirected {
-        direction: Direction,
         has_stream: bool,
     },
     CopyPeer {
         has_stream: bool,
     },
-    /// The bytes of an element.
     Fill {
-        width: u64,
         has_stream: bool,
     },
     Allocate,
@@ -106,7 +51,6 @@ impl Layout {
             Some(name) => (name, true),
             None => (function, false),
         };
-        let directed = |direction| Layout::CopyDirected { direction, has_stream };
         Some(match name {
             "hipLaunchKernel" | "hipExtLaunchKernel" | "hipLaunchCooperativeKernel" => Layout::Launch,
             "hipModuleLaunchKernel" | "hipModuleLaunchCooperativeKernel" => {
@@ -116,13 +60,9 @@ impl Layout {
             "hipGraphLaunch" => Layout::GraphLaunch,
             "hipStreamBeginCapture" | "hipStreamBeginCaptureToGraph" | "hipStreamEndCapture" => Layout::Capture,
             "hipMemcpy" => Layout::Copy { has_stream },
-            "hipMemcpyHtoD" => directed(Direction::HostToDevice),
-            "hipMemcpyDtoH" => directed(Direction::DeviceToHost),
-            "hipMemcpyDtoD" => directed(Direction::DeviceToDevice),
+            "hipMemcpyHtoD" | "hipMemcpyDtoH" | "hipMemcpyDtoD" => Layout::CopyDirected { has_stream },
             "hipMemcpyPeer" => Layout::CopyPeer { has_stream },
-            "hipMemset" | "hipMemsetD8" => Layout::Fill { width: 1, has_stream },
-            "hipMemsetD16" => Layout::Fill { width: 2, has_stream },
-            "hipMemsetD32" => Layout::Fill { width: 4, has_stream },
+            "hipMemset" | "hipMemsetD8" | "hipMemsetD16" | "hipMemsetD32" => Layout::Fill { has_stream },
             "hipMalloc" | "hipMallocManaged" | "hipExtMallocWithFlags" => Layout::Allocate,
             "hipFree" => Layout::Release,
             _ => return None,
@@ -135,7 +75,7 @@ impl Layout {
             Layout::Launch => 80,
             Layout::ModuleLaunch { .. } | Layout::CopyPeer { has_stream: true } => 64,
             Layout::Copy { has_stream: true } | Layout::CopyPeer { has_stream: false } => 56,
-            Layout::CopyDirected { has_stream: true, .. } | Layout::Fill { has_stream: true, .. } => 48,
+            Layout::CopyDirected { has_stream: true } | Layout::Fill { has_stream: true } => 48,
             Layout::Copy { has_stream: false } => 44,
             Layout::CopyDirected { .. } | Layout::Fill { .. } | Layout::Allocate => 40,
             Layout::GraphLaunch => 32,
@@ -143,72 +83,43 @@ impl Layout {
         }
     }
 
-    /// Reads the arguments; returns `None` if `data` is shorter than [`length`](Layout::length).
-    pub(super) fn read_args(self, data: &[u8]) -> Option<Args> {
+    /// Reads the arguments; returns `None` if `data` is shorter than [`length`](Layout::length). Of an allocation,
+    /// `ptr` is the place where the address will be stored.
+    pub(super) fn read_args(self, data: &[u8]) -> Option<Arguments> {
         let data = CallBytes(data.get(..self.length())?);
-        let stream = |has_stream: bool, at| if has_stream { data.u64_at(at) } else { None };
-        Some(match self {
-            Layout::Launch => Args::Launch(LaunchArguments {
-                kernel: KernelArgument::Pointer(data.u64_at(16)?),
-                grid: data.dim3_at(24)?,
-                block: data.dim3_at(36)?,
-                shared: data.u32_at(64)?,
-                stream: data.u64_at(72)?,
-            }),
+        let mut read = Arguments::default();
+        match self {
+            Layout::Launch => {
+                (read.kernel, read.grid, read.block) = (data.u64_at(16)?, data.dim3_at(24)?, data.dim3_at(36)?);
+                (read.shared, read.stream) = (data.u32_at(64)?, Some(data.u64_at(72)?));
+            }
             Layout::ModuleLaunch { counts_threads } => {
-                let (grid, block) = (data.dim3_at(24)?, data.dim3_at(36)?);
-                let kernel = KernelArgument::Handle(data.u64_at(16)?);
-                let grid = if counts_threads { in_blocks(grid, block) } else { grid };
-                Args::Launch(LaunchArguments {
-                    kernel,
-                    grid,
-                    block,
-                    shared: data.u32_at(48)?,
-                    stream: data.u64_at(56)?,
-                })
+                (read.kernel, read.grid, read.block) = (data.u64_at(16)?, data.dim3_at(24)?, data.dim3_at(36)?);
+                (read.shared, read.stream) = (data.u32_at(48)?, Some(data.u64_at(56)?));
+                read.items = counts_threads.then_some(read.grid);
             }
-            Layout::GraphLaunch => Args::Graph { graph: data.u64_at(16)?, stream: data.u64_at(24)? },
-            Layout::Capture => Args::Capture { stream: data.u64_at(16)? },
-            Layout::Copy { has_stream } => {
-                let (dst, src, bytes, kind) = (data.u64_at(16)?, data.u64_at(24)?, data.u64_at(32)?, data.u32_at(40)?);
-                Args::Copy { dst, src, bytes, kind, stream: stream(has_stream, 48) }
+            Layout::GraphLaunch => (read.graph, read.stream) = (data.u64_at(16)?, Some(data.u64_at(24)?)),
+            Layout::Capture => read.stream = Some(data.u64_at(16)?),
+            Layout::Copy { .. } => {
+                (read.dst, read.src, read.size) = (data.u64_at(16)?, data.u64_at(24)?, Some(data.u64_at(32)?));
+                (read.direction, read.stream) = (Some(data.u32_at(40)?), data.u64_at(48));
             }
-            Layout::CopyDirected { direction, has_stream } => {
-                let (dst, src, bytes) = (data.u64_at(16)?, data.u64_at(24)?, data.u64_at(32)?);
-                Args::Copy { dst, src, bytes, kind: direction_number(direction), stream: stream(has_stream, 40) }
+            Layout::CopyDirected { .. } => {
+                (read.dst, read.src, read.size) = (data.u64_at(16)?, data.u64_at(24)?, Some(data.u64_at(32)?));
+                read.stream = data.u64_at(40);
             }
-            Layout::CopyPeer { has_stream } => {
-                let (dst, src, bytes) = (data.u64_at(16)?, data.u64_at(32)?, data.u64_at(48)?);
-                let kind = direction_number(Direction::DeviceToDevice);
-                Args::Copy { dst, src, bytes, kind, stream: stream(has_stream, 56) }
+            Layout::CopyPeer { .. } => {
+                (read.dst, read.src, read.size) = (data.u64_at(16)?, data.u64_at(32)?, Some(data.u64_at(48)?));
+                read.stream = data.u64_at(56);
             }
-            Layout::Fill { width, has_stream } => {
-                let (ptr, bytes) = (data.u64_at(16)?, data.u64_at(32)?.saturating_mul(width));
-                Args::Fill { ptr, bytes, stream: stream(has_stream, 40) }
+            Layout::Fill { .. } => {
+                (read.dst, read.size, read.stream) = (data.u64_at(16)?, Some(data.u64_at(32)?), data.u64_at(40));
             }
-            Layout::Allocate => Args::Allocate { place: data.u64_at(16)?, bytes: data.u64_at(32)? },
-            Layout::Release => Args::Release { ptr: data.u64_at(16)? },
-        })
+            Layout::Allocate => (read.ptr, read.size) = (data.u64_at(16)?, Some(data.u64_at(32)?)),
+            Layout::Release => read.ptr = data.u64_at(16)?,
+        }
+        Some(read)
     }
-}
-
-/// Returns HIP's number of a direction.
-fn direction_number(direction: Direction) -> u32 {
-    match direction {
-        Direction::HostToHost => 0,
-        Direction::HostToDevice => 1,
-        Direction::DeviceToHost => 2,
-        Direction::DeviceToDevice => 3,
-        Direction::Unknown => 4,
-    }
-}
-
-/// Converts a size in threads into blocks, of which the last may be partial.
-fn in_blocks(threads: [u32; 3], block: [u32; 3]) -> [u32; 3] {
-    std::array::from_fn(|at| match (threads.get(at), block.get(at)) {
-        (Some(threads), Some(block)) => threads.div_ceil((*block).max(1)),
-        _ => 0,
-    })
 }
 
 /// The data of a call.
@@ -241,7 +152,7 @@ mod tests {
         data
     }
 
-    fn read(function: &str, words: &[(usize, u64)]) -> Args {
+    fn read(function: &str, words: &[(usize, u64)]) -> Arguments {
         Layout::for_function(function).unwrap().read_args(&data(words)).unwrap()
     }
 
@@ -253,47 +164,47 @@ mod tests {
     fn launches_are_read() {
         let sizes = [(24, pair(3, 2)), (32, pair(1, 128)), (40, pair(4, 5))];
         let words = [&[(16, 0xF0)][..], &sizes, &[(64, 256), (72, 0xA0)]].concat();
-        let launch = LaunchArguments {
-            kernel: KernelArgument::Pointer(0xF0),
-            grid: [3, 2, 1],
-            block: [128, 4, 5],
-            shared: 256,
-            stream: 0xA0,
-        };
-        assert_eq!(read("hipLaunchKernel", &words), Args::Launch(launch));
+        let (grid, block, stream) = ([3, 2, 1], [128, 4, 5], Some(0xA0));
+        let launch = Arguments { kernel: 0xF0, grid, block, shared: 256, stream, ..Arguments::default() };
+        assert_eq!(read("hipLaunchKernel", &words), launch);
         let words = [&[(16, 0xF0)][..], &sizes, &[(48, pair(64, 9)), (56, 0xB0)]].concat();
-        let by_handle = LaunchArguments { kernel: KernelArgument::Handle(0xF0), shared: 64, stream: 0xB0, ..launch };
-        assert_eq!(read("hipModuleLaunchKernel", &words), Args::Launch(by_handle));
+        let by_handle = Arguments { shared: 64, stream: Some(0xB0), ..launch };
+        assert_eq!(read("hipModuleLaunchKernel", &words), by_handle);
         let words = [(16, 0xF0), (24, pair(114_944, 1)), (32, pair(1, 256)), (40, pair(1, 1)), (48, 0), (56, 0)];
-        let Args::Launch(launch) = read("hipExtModuleLaunchKernel", &words) else { panic!() };
-        assert_eq!((launch.grid, launch.block), ([449, 1, 1], [256, 1, 1]), "threads in blocks");
-        assert_eq!(in_blocks([10, 1, 1], [4, 0, 1]), [3, 1, 1]);
-        assert_eq!(read("hipStreamEndCapture", &[(16, 0xA0)]), Args::Capture { stream: 0xA0 });
-        assert_eq!(read("hipGraphLaunch", &[(16, 1), (24, 2)]), Args::Graph { graph: 1, stream: 2 });
+        let launch = read("hipExtModuleLaunchKernel", &words);
+        assert_eq!((launch.grid_in_blocks(), launch.block), ([449, 1, 1], [256, 1, 1]), "threads in blocks");
+        let capture = read("hipStreamEndCapture", &[(16, 0xA0)]);
+        assert_eq!(capture, Arguments { stream, ..Arguments::default() });
+        let graph = read("hipGraphLaunch", &[(16, 1), (24, 2)]);
+        assert_eq!(graph, Arguments { graph: 1, stream: Some(2), ..Arguments::default() });
     }
 
     #[test]
     fn copies_and_fills_are_read() {
         let words = [(16, 0xD0), (24, 0x50), (32, 9216), (40, pair(1, 7)), (48, 0xA0)];
-        let copy = |kind, stream| Args::Copy { dst: 0xD0, src: 0x50, bytes: 9216, kind, stream };
-        assert_eq!(read("hipMemcpyAsync", &words), copy(1, Some(0xA0)));
-        assert_eq!(read("hipMemcpyWithStream", &words), copy(1, Some(0xA0)));
-        assert_eq!(read("hipMemcpy", &words), copy(1, None));
-        assert_eq!(read("hipMemcpyDtoHAsync", &[&words[..3], &[(40, 0xA0)]].concat()), copy(2, Some(0xA0)));
-        assert_eq!(read("hipMemcpyHtoD", &words), copy(1, None));
+        let copy = |direction, stream| {
+            let (dst, src, size) = (0xD0, 0x50, Some(9216));
+            Arguments { dst, src, size, direction, stream, ..Arguments::default() }
+        };
+        assert_eq!(read("hipMemcpyAsync", &words), copy(Some(1), Some(0xA0)));
+        assert_eq!(read("hipMemcpyWithStream", &words), copy(Some(1), Some(0xA0)));
+        assert_eq!(read("hipMemcpy", &words), copy(Some(1), None));
+        assert_eq!(read("hipMemcpyDtoHAsync", &[&words[..3], &[(40, 0xA0)]].concat()), copy(None, Some(0xA0)));
+        assert_eq!(read("hipMemcpyHtoD", &words), copy(None, None));
         let words = [(16, 0xD0), (24, 1), (32, 0x50), (40, 2), (48, 9216), (56, 0xA0)];
-        assert_eq!(read("hipMemcpyPeerAsync", &words), copy(3, Some(0xA0)));
+        assert_eq!(read("hipMemcpyPeerAsync", &words), copy(None, Some(0xA0)));
         let words = [(16, 0xD0), (24, 7), (32, 100), (40, 0xA0)];
-        let fill = |bytes, stream| Args::Fill { ptr: 0xD0, bytes, stream };
-        assert_eq!(read("hipMemset", &words), fill(100, None));
-        assert_eq!(read("hipMemsetD32Async", &words), fill(400, Some(0xA0)));
+        let fill = |stream| Arguments { dst: 0xD0, size: Some(100), stream, ..Arguments::default() };
+        assert_eq!(read("hipMemset", &words), fill(None));
+        assert_eq!(read("hipMemsetD32Async", &words), fill(Some(0xA0)));
     }
 
     #[test]
     fn memory_arguments_are_read() {
         let words = [(16, 0xD0), (24, 0), (32, 4096), (40, 0xA0)];
-        assert_eq!(read("hipMallocAsync", &words), Args::Allocate { place: 0xD0, bytes: 4096 });
-        assert_eq!(read("hipFreeAsync", &words), Args::Release { ptr: 0xD0 });
+        let memory = |size| Arguments { ptr: 0xD0, size, ..Arguments::default() };
+        assert_eq!(read("hipMallocAsync", &words), memory(Some(4096)));
+        assert_eq!(read("hipFreeAsync", &words), memory(None));
         for name in ["hipDeviceSynchronize", "hipMemcpy2DAsync", "hipLaunchByPtr", "Async", ""] {
             assert!(Layout::for_function(name).is_none(), "{name}");
         }

@@ -2,12 +2,14 @@
 //! do not block, and contain panics.
 #![allow(unsafe_code, reason = "foreign code calls these functions with pointers")]
 
-use super::args::{Args, KernelArgument, MOST};
+use super::args::{Layout, MOST};
 use super::functions::TracedFunction;
 use super::hub::HUB;
-use super::recording::{Called, Launching};
+use super::recording::Launching;
 use super::start::{BUFFER_BYTES, Loaded};
 use crate::catch_panic;
+use crate::rocm::arguments::Arguments;
+use crate::rocm::hip::CallEffect;
 use crate::rocm::ids;
 use crate::rocm::rows::{HipCall, Return};
 use kineto_base::os::thread;
@@ -67,7 +69,7 @@ impl CallData {
     }
 
     /// Reads the arguments of a function, if its layout is known.
-    fn read_args(self, function: &TracedFunction) -> Option<Args> {
+    fn read_args(self, function: &TracedFunction) -> Option<Arguments> {
         let layout = function.layout?;
         let mut bytes = [0; MOST];
         let length = layout.length().min(MOST);
@@ -90,14 +92,16 @@ fn handle_call(number: u32, data: CallData) {
 fn enter_call(loaded: &Loaded, function: &TracedFunction, data: CallData) {
     let correlation = data.correlation();
     if function.hip.does.has_device_work() {
-        let args = data.read_args(function);
+        let arguments = data.read_args(function);
+        let kernel = arguments.as_ref().and_then(|arguments| kernel_name(loaded, function.layout, arguments));
+        let stream = arguments.as_ref().and_then(|arguments| arguments.stream).unwrap_or(0);
         // Query HIP before locking the recording: HIP may wait for threads that wait for this lock.
         let launching = Launching {
-            function,
+            function: &function.hip,
             correlation,
-            kernel: kernel_name(loaded, args),
-            device: loaded.hip.device_of_stream(args.and_then(Args::stream_handle).unwrap_or(0)),
-            args,
+            kernel,
+            device: loaded.hip.device_of_stream(stream),
+            arguments,
             thread: thread::id(),
         };
         HUB.with_recording(|recording| recording.begin_call(launching));
@@ -118,12 +122,14 @@ fn exit_call(loaded: &Loaded, function: &TracedFunction, number: u32, data: Call
     let start = OPEN.try_with(|open| close_call(&mut *open.try_borrow_mut().ok()?, correlation));
     // It began before the recording.
     let (Ok(Some(start)), Some(end)) = (start, end) else { return };
-    let args = data.read_args(function);
+    let mut arguments = data.read_args(function);
+    if let Some(allocated) = arguments.as_mut().filter(|_| function.hip.does == CallEffect::Allocate) {
+        allocated.ptr = address_at(allocated.ptr);
+    }
     let call = HipCall { function: &function.hip, number, thread: thread::id(), correlation, start };
     // roctracer does not report failures.
     let returned = Return { end, failed: false, external: ids::innermost() };
-    let called = Called { call, returned, args, allocated: args.map_or(0, allocation_address) };
-    HUB.with_recording(|recording| recording.end_call(&called));
+    HUB.with_recording(|recording| recording.end_call(&call, returned, arguments.as_ref()));
 }
 
 /// Removes a call from those that a thread is in, with the calls within it whose return was not seen.
@@ -134,19 +140,16 @@ fn close_call(open: &mut Vec<(u64, u64)>, correlation: u64) -> Option<u64> {
     start
 }
 
-fn kernel_name(loaded: &Loaded, args: Option<Args>) -> Option<Vec<u8>> {
-    match args {
-        Some(Args::Launch(launch)) => match launch.kernel {
-            KernelArgument::Pointer(function) => loaded.hip.name_of_pointer(function, launch.stream),
-            KernelArgument::Handle(handle) => loaded.hip.name_of_function(handle),
-        },
+fn kernel_name(loaded: &Loaded, layout: Option<Layout>, arguments: &Arguments) -> Option<Vec<u8>> {
+    match layout? {
+        Layout::Launch => loaded.hip.name_of_pointer(arguments.kernel, arguments.stream?),
+        Layout::ModuleLaunch { .. } => loaded.hip.name_of_function(arguments.kernel),
         _ => None,
     }
 }
 
-/// Returns the address of an allocation, 0 if unknown.
-fn allocation_address(args: Args) -> u64 {
-    let Args::Allocate { place, .. } = args else { return 0 };
+/// Returns the address at a place of the program where HIP has stored it, 0 if unknown.
+fn address_at(place: u64) -> u64 {
     let place = usize::try_from(place).map_or(std::ptr::null(), std::ptr::with_exposed_provenance::<u64>);
     if place.is_null() || !place.is_aligned() {
         return 0;
@@ -183,8 +186,7 @@ mod tests {
     #[test]
     fn allocated_address_is_read_from_its_place() {
         let place = 0xD0D0_u64;
-        let at = |place: u64| allocation_address(Args::Allocate { place, bytes: 1 });
         let address = (&raw const place).expose_provenance() as u64;
-        assert_eq!([at(address), at(0), at(address + 1)], [0xD0D0, 0, 0]);
+        assert_eq!([address, 0, address + 1].map(address_at), [0xD0D0, 0, 0]);
     }
 }

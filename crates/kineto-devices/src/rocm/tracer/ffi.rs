@@ -39,24 +39,24 @@ functions! {
     /// roctracer, with its functions.
     Api
     required {
-    version_major = c"roctracer_version_major": unsafe extern "C" fn() -> u32;
-    version_minor = c"roctracer_version_minor": unsafe extern "C" fn() -> u32;
-    get_timestamp = c"roctracer_get_timestamp": unsafe extern "C" fn(*mut u64) -> Code;
-    op_string = c"roctracer_op_string": unsafe extern "C" fn(u32, u32, u32) -> *const c_char;
-    set_properties = c"roctracer_set_properties": unsafe extern "C" fn(u32, *mut c_void) -> Code;
-    enable_callbacks = c"roctracer_enable_domain_callback": unsafe extern "C" fn(u32, OnCall, *mut c_void) -> Code;
-    disable_callbacks = c"roctracer_disable_domain_callback": unsafe extern "C" fn(u32) -> Code;
-    disable_callback = c"roctracer_disable_op_callback": unsafe extern "C" fn(u32, u32) -> Code;
-    open_pool = c"roctracer_open_pool_expl": unsafe extern "C" fn(*const Properties, *mut *mut c_void) -> Code;
-    enable_records = c"roctracer_enable_domain_activity_expl": unsafe extern "C" fn(u32, *mut c_void) -> Code;
-    disable_records = c"roctracer_disable_domain_activity": unsafe extern "C" fn(u32) -> Code;
-    flush = c"roctracer_flush_activity_expl": unsafe extern "C" fn(*mut c_void) -> Code;
-    start = c"roctracer_start": unsafe extern "C" fn();
+    version_major = c"roctracer_version_major": fn() -> u32;
+    version_minor = c"roctracer_version_minor": fn() -> u32;
+    get_timestamp = c"roctracer_get_timestamp": fn(*mut u64) -> Code;
+    op_string = c"roctracer_op_string": fn(u32, u32, u32) -> *const c_char;
+    set_properties = c"roctracer_set_properties": fn(u32, *mut c_void) -> Code;
+    enable_callbacks = c"roctracer_enable_domain_callback": fn(u32, OnCall, *mut c_void) -> Code;
+    disable_callbacks = c"roctracer_disable_domain_callback": fn(u32) -> Code;
+    disable_callback = c"roctracer_disable_op_callback": fn(u32, u32) -> Code;
+    open_pool = c"roctracer_open_pool_expl": fn(*const Properties, *mut *mut c_void) -> Code;
+    enable_records = c"roctracer_enable_domain_activity_expl": fn(u32, *mut c_void) -> Code;
+    disable_records = c"roctracer_disable_domain_activity": fn(u32) -> Code;
+    flush = c"roctracer_flush_activity_expl": fn(*mut c_void) -> Code;
+    start = c"roctracer_start": fn();
     }
     optional {
-    error_string = c"roctracer_error_string": unsafe extern "C" fn() -> *const c_char;
-    op_code = c"roctracer_op_code": unsafe extern "C" fn(u32, *const c_char, *mut u32, *mut u32) -> Code;
-    default_pool = c"roctracer_default_pool": unsafe extern "C" fn() -> *mut c_void;
+    error_string = c"roctracer_error_string": fn() -> *const c_char;
+    op_code = c"roctracer_op_code": fn(u32, *const c_char, *mut u32, *mut u32) -> Code;
+    default_pool = c"roctracer_default_pool": fn() -> *mut c_void;
     }
 }
 

@@ -100,8 +100,8 @@ impl Recording for RunningTracer {
         ids::pop();
     }
 
-    fn drain(&self) {
-        self.commands.drain_buffers(Duration::from_secs(1));
+    fn drain(&self, patience: Duration) {
+        self.commands.drain(Duration::from_secs(1), patience);
     }
 
     fn clock(&self) -> Option<u64> {

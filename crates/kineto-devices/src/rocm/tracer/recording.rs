@@ -1,15 +1,13 @@
 //! Converts calls and records into records of the recording.
 
-use super::args::{self, Args};
-use super::functions::TracedFunction;
 use super::records::{self, Record, WorkKind};
 use crate::records::demangle::demangle;
-use crate::rocm::hip::{self, CallEffect, Direction};
+use crate::rocm::arguments::Arguments;
+use crate::rocm::hip::{self, CallEffect, Function};
 use crate::rocm::launches::PendingLaunch;
-use crate::rocm::rows::{HipCall, Return, RocmRows, RowWords, memory_call_row, pad_words};
-use crate::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, RocmShape, Sizes};
-use crate::rocm::streams;
-use crate::{Batch, DeviceWork, Name, RecordSink, text};
+use crate::rocm::rows::{DoneWork, HipCall, Return, RocmRows, RowKernel, UNKNOWN};
+use crate::rocm::shapes::Sizes;
+use crate::{Batch, Name, RecordSink, text};
 use kineto_model::Loss;
 use kineto_model::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
@@ -32,9 +30,9 @@ pub(super) struct TracerRecording {
 /// A call that launches work, at its begin.
 #[derive(Clone, Debug)]
 pub(super) struct Launching<'f> {
-    pub(super) function: &'f TracedFunction,
+    pub(super) function: &'f Function,
     pub(super) correlation: u64,
-    pub(super) args: Option<Args>,
+    pub(super) arguments: Option<Arguments>,
     /// The kernel's mangled name, if known.
     pub(super) kernel: Option<Vec<u8>>,
     /// HIP's number of the device, if known.
@@ -42,20 +40,6 @@ pub(super) struct Launching<'f> {
     pub(super) thread: i64,
 }
 
-/// A call that has returned.
-#[derive(Clone, Debug)]
-pub(super) struct Called<'f> {
-    pub(super) call: HipCall<'f>,
-    pub(super) returned: Return,
-    pub(super) args: Option<Args>,
-    /// The address of an allocation, 0 if unknown.
-    pub(super) allocated: u64,
-}
-
-/// The name of a kernel whose name cannot be read.
-const UNKNOWN: &str = "unknown kernel";
-/// The kind of a fill.
-const FILLS: &str = "Memset";
 /// The most device numbers that are distinguished; more can only come from corrupt records.
 const DEVICES: usize = 4096;
 /// The most kernels whose names are cached.
@@ -82,30 +66,22 @@ impl TracerRecording {
     pub(super) fn begin_call(&mut self, call: Launching<'_>) {
         let sink = self.rows.sink.clone();
         let kernel = call.kernel.map(|name| sink.record(|batch| self.intern_kernel_name(&name, batch)));
-        let does = call.function.hip.does;
-        let kind = match does {
+        let function = call.function;
+        let kind = match function.does {
             CallEffect::Copy => ActivityType::GpuMemcpy,
             CallEffect::Fill => ActivityType::GpuMemset,
             _ => ActivityType::ConcurrentKernel,
         };
-        let (stream, device) = (call_stream(call.args, call.thread), call.device);
-        let mut launch = PendingLaunch { stream, kernel, device, ..PendingLaunch::new(does) };
-        match call.args {
-            Some(Args::Launch(args)) => (launch.grid, launch.block) = (args.grid, args.block),
-            Some(Args::Graph { graph, .. }) => launch.graph = self.rows.launches.graph_number(graph),
-            Some(Args::Copy { bytes, .. } | Args::Fill { bytes, .. }) => launch.bytes = bytes,
-            _ => {}
-        }
+        let launch = self.rows.launch_of(function, call.thread, call.arguments.as_ref());
+        let launch = PendingLaunch { kernel, device: call.device, ..launch };
         let is_awaited = self.rows.types.contains(kind) && !self.is_ending;
         self.rows.begin_call(call.correlation, call.thread, launch, is_awaited);
     }
 
     /// Notes the return of a call.
-    pub(super) fn end_call(&mut self, called: &Called<'_>) {
+    pub(super) fn end_call(&mut self, call: &HipCall<'_>, returned: Return, arguments: Option<&Arguments>) {
         self.has_callback = true;
-        let Called { call, returned, args, .. } = *called;
-        let kernel = self.rows.launches.get(call.correlation).and_then(|launch| launch.kernel);
-        self.rows.end_call(&call, returned, call_stream(args, call.thread), call_row(called, kernel));
+        self.rows.end_call(call, returned, arguments);
     }
 
     /// Reads records of device work.
@@ -130,27 +106,21 @@ impl TracerRecording {
             return;
         }
         let launch = self.rows.launches.take_work(record.correlation);
-        let done = DoneWork { record, launch };
         let device = self.device_number(record, launch);
-        let stream = self.rows.stream_number(device, launch, record.queue);
-        let (kind, name, shape, words) = match record.what {
-            WorkKind::Mark => return,
+        let Record { queue, begin: start, end, correlation, .. } = *record;
+        let done = DoneWork { device, queue, start, end, correlation, launch };
+        let known = |bytes| if bytes > 0 { bytes } else { done.launched_bytes() };
+        match record.what {
+            WorkKind::Mark => {}
             WorkKind::Kernel { name: address, is_task } => {
                 let kind = if is_task { "Dispatch Task" } else { "Dispatch Kernel" };
-                let (name, fills) = self.kernel_at(address, launch, batch);
-                // Other kernels of a call that fills memory do not exist.
-                if fills || launch.is_some_and(|launch| launch.does == CallEffect::Fill) {
-                    done.fill_row(0, batch)
-                } else {
-                    done.kernel_row(name, kind, batch)
-                }
+                let (grid, block) = launch.map(|launch| (launch.grid, launch.block)).unwrap_or_default();
+                let kernel = self.kernel_at(address, launch, batch);
+                self.rows.add_kernel(&done, kernel, kind, Sizes::new(grid, block), batch);
             }
-            WorkKind::Copy { direction, bytes } => done.copy_row(direction, bytes, batch),
-            WorkKind::Fill { bytes } => done.fill_row(bytes, batch),
-        };
-        let (start, end, correlation) = (record.begin, record.end, record.correlation);
-        let work = DeviceWork { kind, name, device, stream, start, end, correlation, shape, words: &words };
-        self.rows.add_work(&work, batch);
+            WorkKind::Copy { direction, bytes } => self.rows.add_copy(&done, direction, known(bytes), batch),
+            WorkKind::Fill { bytes } => self.rows.add_fill(&done, known(bytes), batch),
+        }
     }
 
     /// Returns HIP's number of a record's device, which the record gives as a node of the machine. Kernels, whose
@@ -166,14 +136,16 @@ impl TracerRecording {
         device
     }
 
-    /// Returns the name of a kernel, and whether the runtime uses it to fill memory.
-    fn kernel_at(&mut self, address: u64, launch: Option<PendingLaunch>, batch: &mut Batch<'_>) -> (Name, bool) {
+    /// Returns the kernel whose name is at that address.
+    fn kernel_at(&mut self, address: u64, launch: Option<PendingLaunch>, batch: &mut Batch<'_>) -> RowKernel {
         let mut name = std::mem::take(&mut self.text);
         let found = if text::copy_c_string(address, &mut name) && !name.is_empty() {
-            (self.intern_kernel_name(&name, batch), hip::is_fill_kernel(&String::from_utf8_lossy(&name)))
+            let fills = hip::is_fill_kernel(&String::from_utf8_lossy(&name));
+            RowKernel { name: self.intern_kernel_name(&name, batch), fills }
         } else {
             // Older versions do not report it.
-            (launch.and_then(|launch| launch.kernel).unwrap_or_else(|| batch.name(UNKNOWN)), false)
+            let name = launch.and_then(|launch| launch.kernel).unwrap_or_else(|| batch.name(UNKNOWN));
+            RowKernel { name, fills: false }
         };
         self.text = name;
         found
@@ -190,66 +162,6 @@ impl TracerRecording {
         }
         number
     }
-}
-
-/// A record of device work, with its launch if known.
-#[derive(Clone, Copy)]
-struct DoneWork<'r> {
-    record: &'r Record,
-    launch: Option<PendingLaunch>,
-}
-
-/// A row of a device: type, name, layout and words.
-type Row = (ActivityType, Name, &'static RocmShape, [u64; 5]);
-
-impl DoneWork<'_> {
-    fn kernel_row(self, name: Name, kind: &str, batch: &mut Batch<'_>) -> Row {
-        let (queue, kind) = (self.record.queue, batch.name(kind));
-        let known = self.launch.map(|launch| (launch.grid, launch.block, launch.graph));
-        let (grid, block, graph) = known.unwrap_or_default();
-        let words = shapes::kernel_words(Kernel { queue, kind, graph }, Sizes::new(grid, block));
-        (ActivityType::ConcurrentKernel, name, &shapes::KERNEL, words)
-    }
-
-    fn copy_row(self, direction: Direction, bytes: u64, batch: &mut Batch<'_>) -> Row {
-        let name = batch.name(direction.row_name());
-        (ActivityType::GpuMemcpy, name, &shapes::COPY, self.copy_words(direction.short_name(), bytes, batch))
-    }
-
-    fn fill_row(self, bytes: u64, batch: &mut Batch<'_>) -> Row {
-        let name = batch.name(hip::FILL);
-        (ActivityType::GpuMemset, name, &shapes::COPY, self.copy_words(FILLS, bytes, batch))
-    }
-
-    fn copy_words(self, kind: &str, bytes: u64, batch: &mut Batch<'_>) -> [u64; 5] {
-        let (queue, kind) = (self.record.queue, batch.name(kind));
-        let (known, graph) = self.launch.map_or((0, 0), |launch| (launch.bytes, launch.graph));
-        let bytes = if bytes > 0 { bytes } else { known };
-        pad_words(shapes::Copy { queue, kind, bytes, graph }.to_words())
-    }
-}
-
-/// Returns the layout and words of a call's row.
-fn call_row(called: &Called<'_>, kernel: Option<Name>) -> RowWords {
-    let cid = called.call.number;
-    match called.args {
-        Some(Args::Launch(args::LaunchArguments { grid, block, shared, .. })) => {
-            let launch = LaunchCall { cid, kernel, shared };
-            (&shapes::LAUNCH_CALL, shapes::launch_words(launch, Sizes::new(grid, block)))
-        }
-        Some(Args::Copy { dst, src, bytes, kind, .. }) => {
-            (&shapes::COPY_CALL, pad_words(CopyCall { cid, src, dst, bytes, kind }.to_words()))
-        }
-        Some(Args::Fill { ptr, bytes, .. }) => memory_call_row(cid, ptr, Some(bytes)),
-        Some(Args::Allocate { bytes, .. }) => memory_call_row(cid, called.allocated, Some(bytes)),
-        Some(Args::Release { ptr }) => memory_call_row(cid, ptr, None),
-        Some(Args::Graph { .. } | Args::Capture { .. }) | None => (&shapes::CALL, pad_words(shapes::call_words(cid))),
-    }
-}
-
-/// Returns the identity of the stream that a call uses.
-fn call_stream(args: Option<Args>, thread: i64) -> Option<u64> {
-    args?.stream_handle().map(|handle| streams::of_handle(handle, thread))
 }
 
 #[cfg(test)]

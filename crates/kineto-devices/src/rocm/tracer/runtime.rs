@@ -13,19 +13,18 @@ functions! {
     /// HIP's runtime.
     Hip
     required {
-        device_count = c"hipGetDeviceCount": unsafe extern "C" fn(*mut c_int) -> c_int;
+        device_count = c"hipGetDeviceCount": fn(*mut c_int) -> c_int;
     }
     optional {
-        get_runtime_version = c"hipRuntimeGetVersion": unsafe extern "C" fn(*mut c_int) -> c_int;
-        get_driver_version = c"hipDriverGetVersion": unsafe extern "C" fn(*mut c_int) -> c_int;
-        get_name = c"hipDeviceGetName": unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
-        get_total_memory = c"hipDeviceTotalMem": unsafe extern "C" fn(*mut usize, c_int) -> c_int;
-        get_bus_id = c"hipDeviceGetPCIBusId": unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
-        get_attribute = c"hipDeviceGetAttribute": unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
-        get_name_of_function = c"hipKernelNameRef": unsafe extern "C" fn(*const c_void) -> *const c_char;
-        get_name_of_pointer = c"hipKernelNameRefByPtr":
-            unsafe extern "C" fn(*const c_void, *const c_void) -> *const c_char;
-        get_device_of_stream = c"hipGetStreamDeviceId": unsafe extern "C" fn(*const c_void) -> c_int;
+        get_runtime_version = c"hipRuntimeGetVersion": fn(*mut c_int) -> c_int;
+        get_driver_version = c"hipDriverGetVersion": fn(*mut c_int) -> c_int;
+        get_name = c"hipDeviceGetName": fn(*mut c_char, c_int, c_int) -> c_int;
+        get_total_memory = c"hipDeviceTotalMem": fn(*mut usize, c_int) -> c_int;
+        get_bus_id = c"hipDeviceGetPCIBusId": fn(*mut c_char, c_int, c_int) -> c_int;
+        get_attribute = c"hipDeviceGetAttribute": fn(*mut c_int, c_int, c_int) -> c_int;
+        get_name_of_function = c"hipKernelNameRef": fn(*const c_void) -> *const c_char;
+        get_name_of_pointer = c"hipKernelNameRefByPtr": fn(*const c_void, *const c_void) -> *const c_char;
+        get_device_of_stream = c"hipGetStreamDeviceId": fn(*const c_void) -> c_int;
     }
 }
 

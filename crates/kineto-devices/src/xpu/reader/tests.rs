@@ -1,12 +1,11 @@
 //! Tests of `reader.rs`, also with arbitrary bytes.
 
 use super::super::names::FixedNames;
-use super::super::records::view_of;
 use super::super::streams;
 use super::super::views;
 use super::*;
 use crate::buffered::walk::Unreadable;
-use crate::records::fields::make_record;
+use crate::records::fields::{kind_of, make_record};
 use crate::trial::{self, Findings, TrialRecord as Row};
 use proptest::prelude::*;
 
@@ -39,7 +38,7 @@ impl PtiRecordSizes {
 impl Walker for PtiRecordSizes {
     fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(at) = at else { return Ok(Some(0)) };
-        let view = buffer.get(at..).and_then(view_of).ok_or(Unreadable)?;
+        let view = buffer.get(at..).and_then(kind_of).ok_or(Unreadable)?;
         let next = at + self.size(view).ok_or(Unreadable)?;
         Ok((next < buffer.len()).then_some(next))
     }

@@ -7,7 +7,7 @@ use crate::rocm::sdk::names::tests::operations;
 use crate::rocm::sdk::records::tests::{DispatchFields, FIELDS, copy, dispatch, put};
 use crate::rocm::sdk::records::{KERNEL_DISPATCH, MEMORY_COPY};
 use crate::trial::{self, Findings};
-use kineto_model::activity::ActivityTypes;
+use kineto_model::activity::{ActivityType, ActivityTypes};
 use proptest::prelude::*;
 
 const HOST: u64 = 0xC0;

@@ -51,23 +51,23 @@ impl Setup {
     }
 
     /// Makes a call from begin to end, in slice 9.
-    fn call(&mut self, number: u32, correlation: u64, args: Option<Args>, device: Option<i32>) {
+    fn call(&mut self, number: u32, correlation: u64, arguments: Option<Arguments>, device: Option<i32>) {
         let function = self.functions.get(number).unwrap();
         if function.hip.does.has_device_work() {
             let kernel = (function.hip.does == CallEffect::Launch).then(|| b"_Z6vecaddv".to_vec());
-            let begin_call = Launching { function, correlation, args, kernel, device, thread: 77 };
+            let begin_call = Launching { function: &function.hip, correlation, arguments, kernel, device, thread: 77 };
             self.recording.begin_call(begin_call);
         }
         let (start, end) = (100 * correlation, 100 * correlation + 50);
         let call = HipCall { function: &function.hip, number, thread: 77, correlation, start };
         let returned = Return { end, failed: false, external: 9 };
-        self.recording.end_call(&Called { call, returned, args, allocated: 0xA110 });
+        self.recording.end_call(&call, returned, arguments.as_ref());
     }
 
     fn launch(&mut self, correlation: u64, stream: u64, device: Option<i32>) {
-        let (kernel, grid, block) = (args::KernelArgument::Pointer(1), [3, 2, 1], [128, 1, 1]);
-        let args = args::LaunchArguments { kernel, grid, block, shared: 64, stream };
-        self.call(LAUNCH, correlation, Some(Args::Launch(args)), device);
+        let (grid, block, stream) = ([3, 2, 1], [128, 1, 1], Some(stream));
+        let arguments = Arguments { kernel: 1, grid, block, shared: 64, stream, ..Arguments::default() };
+        self.call(LAUNCH, correlation, Some(arguments), device);
     }
 
     fn found(&self) -> Findings {
@@ -123,7 +123,7 @@ fn record_without_a_name_takes_its_calls() {
 #[test]
 fn all_kernels_of_a_graph_belong_to_its_launch() {
     let mut setup = Setup::new(ALL);
-    let graph = |graph| Some(Args::Graph { graph, stream: 0xA0 });
+    let graph = |graph| Some(Arguments { graph, stream: Some(0xA0), ..Arguments::default() });
     setup.call(GRAPH, 5, graph(0xF00), Some(0));
     setup.call(GRAPH, 6, graph(0xBA0), Some(0));
     let task = |correlation| record(0, 0x11F1, correlation, address(c"triton_poi_fused_0"));
@@ -143,10 +143,11 @@ fn all_kernels_of_a_graph_belong_to_its_launch() {
 #[test]
 fn copies_fills_and_allocations_show_bytes() {
     let mut setup = Setup::new(ALL);
-    let copy = Args::Copy { dst: 0xD0, src: 0x50, bytes: 9216, kind: 1, stream: Some(0) };
+    let sized = |size| Arguments { size: Some(size), ..Arguments::default() };
+    let copy = Arguments { dst: 0xD0, src: 0x50, direction: Some(1), stream: Some(0), ..sized(9216) };
     setup.call(COPY, 5, Some(copy), Some(0));
-    setup.call(MEMSET, 6, Some(Args::Fill { ptr: 0xF0, bytes: 512, stream: Some(2) }), Some(0));
-    setup.call(MALLOC, 7, Some(Args::Allocate { place: 1, bytes: 4096 }), None);
+    setup.call(MEMSET, 6, Some(Arguments { dst: 0xF0, stream: Some(2), ..sized(512) }), Some(0));
+    setup.call(MALLOC, 7, Some(Arguments { ptr: 0xA110, ..sized(4096) }), None);
     setup.call(WAIT, 8, None, None);
     assert_eq!(setup.recording.pending_counts(), [0, 2]);
     let mark = record(2, 0x11FE, 8, 0);
@@ -179,8 +180,8 @@ fn kernels_map_nodes_to_hips_devices() {
     setup.recording.read_buffer(&[record(0, 0x11F0, 6, 0), copy(7)].concat());
     // A copy between devices does not define the mapping, but its call names the best device known.
     let mut other = Setup::new(ALL);
-    let args = Args::Copy { dst: 1, src: 2, bytes: 8, kind: 3, stream: None };
-    other.call(COPY, 5, Some(args), Some(3));
+    let arguments = Arguments { dst: 1, src: 2, size: Some(8), direction: Some(3), ..Arguments::default() };
+    other.call(COPY, 5, Some(arguments), Some(3));
     other.recording.read_buffer(&[copy(5), copy(6)].concat());
     let devices = |setup: &Setup| {
         let found = setup.found();

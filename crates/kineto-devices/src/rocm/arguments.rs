@@ -1,27 +1,34 @@
-//! Parses the arguments of a call, which the library formats as names and values.
+//! The arguments of a call, and what they say about it. rocprofiler-sdk formats them as names and values, which are
+//! parsed here; roctracer has them as bytes.
 
-use super::records::in_blocks;
-use crate::rocm::hip::CallEffect;
+use super::hip::{CallEffect, Function};
+use super::rows::{RowWords, pad_words, plain_row};
+use super::shapes::{self, CopyCall, LaunchCall, MemoryCall, Sizes};
+use super::streams;
+use crate::Name;
 
 /// The arguments of interest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arguments {
     /// HIP's stream, 0 for the default stream; `None` if the function has no such argument.
     pub(super) stream: Option<u64>,
+    /// The kernel's host function or its handle, in roctracer's calls only.
+    pub(super) kernel: u64,
     /// In blocks.
-    grid: [u32; 3],
+    pub(super) grid: [u32; 3],
     /// The grid in threads, which some functions take instead.
-    items: Option<[u32; 3]>,
+    pub(super) items: Option<[u32; 3]>,
     /// In threads.
     pub(super) block: [u32; 3],
     pub(super) shared: u32,
     pub(super) src: u64,
     pub(super) dst: u64,
     pub(super) ptr: u64,
-    size: Option<u64>,
-    width: u64,
-    height: u64,
-    direction: Option<u32>,
+    pub(super) size: Option<u64>,
+    pub(super) width: u64,
+    pub(super) height: u64,
+    /// HIP's number.
+    pub(super) direction: Option<u32>,
     pub(super) graph: u64,
 }
 
@@ -74,12 +81,49 @@ impl Arguments {
 
     /// Returns HIP's number of the direction in which the function copies; if unknown, the number that infers it from
     /// the pointers.
-    pub(super) fn copy_direction(&self, function: &str) -> u32 {
+    fn copy_direction(&self, function: &str) -> u32 {
         const DEFAULT: u32 = 4;
         let names = [("HtoD", 1), ("DtoH", 2), ("DtoD", 3), ("Peer", 3)];
         let by_name = names.iter().find(|(part, _)| function.contains(part)).map(|(_, number)| *number);
         self.direction.or(by_name).unwrap_or(DEFAULT)
     }
+
+    /// Returns the stream of a thread's call. A copy without a stream argument uses the default stream; the stream of
+    /// some launches is unknown.
+    pub(super) fn stream_of(&self, function: &Function, thread: i64) -> Option<u64> {
+        let is_of_thread = function.name.ends_with("_spt");
+        let handle = match self.stream {
+            None if !matches!(function.does, CallEffect::Copy | CallEffect::Fill) => return None,
+            None | Some(0) if is_of_thread => streams::PER_THREAD,
+            named => named.unwrap_or(0),
+        };
+        Some(streams::of_handle(handle, thread))
+    }
+
+    /// Returns the row of a call of a function with that number, and with that kernel if known.
+    pub(super) fn row(&self, function: &Function, cid: u32, kernel: Option<Name>) -> RowWords {
+        let bytes = self.byte_count(&function.name);
+        let memory = |ptr| (&shapes::MEMORY_CALL, pad_words(MemoryCall::new(cid, ptr, bytes).to_words()));
+        match function.does {
+            CallEffect::Launch => {
+                let launch = LaunchCall { cid, kernel, shared: self.shared };
+                (&shapes::LAUNCH_CALL, shapes::launch_words(launch, Sizes::new(self.grid_in_blocks(), self.block)))
+            }
+            CallEffect::Copy => {
+                let (bytes, kind) = (bytes.unwrap_or(0), self.copy_direction(&function.name));
+                let copy = CopyCall { cid, src: self.src, dst: self.dst, bytes, kind };
+                (&shapes::COPY_CALL, pad_words(copy.to_words()))
+            }
+            CallEffect::Fill => memory(self.dst),
+            CallEffect::Allocate | CallEffect::Release => memory(self.ptr),
+            CallEffect::LaunchGraph | CallEffect::Other => plain_row(cid),
+        }
+    }
+}
+
+/// Converts a size in threads into blocks, of which the last may be partial.
+pub(super) fn in_blocks([x, y, z]: [u32; 3], [block_x, block_y, block_z]: [u32; 3]) -> [u32; 3] {
+    [(x, block_x), (y, block_y), (z, block_z)].map(|(items, block)| items.div_ceil(block.max(1)))
 }
 
 fn clamp_to_u32(number: u64) -> u32 {
@@ -140,6 +184,7 @@ mod tests {
         assert_eq!(of(&[("numBlocks", "3,2")]).grid_in_blocks(), [3, 2, 1]);
         let module = of(&[("gridDimX", "7"), ("gridDimY", "1"), ("gridDimZ", "1"), ("hStream", "(null)")]);
         assert_eq!((module.grid_in_blocks(), module.stream), ([7, 1, 1], Some(0)));
+        assert_eq!(in_blocks([10, 1, 1], [4, 0, 1]), [3, 1, 1]);
         let items = of(&[("globalWorkSizeX", "1000"), ("localWorkSizeX", "256"), ("localWorkSizeY", "1")]);
         assert_eq!(items.grid_in_blocks(), [4, 1, 1], "threads are not blocks");
         assert_eq!(of(&[("function_address", "0x1")]), Arguments::default());
@@ -152,7 +197,8 @@ mod tests {
         assert_eq!((copy.byte_count("hipMemcpy"), copy.copy_direction("hipMemcpy")), (Some(9216), 1));
         assert_eq!(of(&[("kind", "hipMemcpyDeviceToHost")]).copy_direction("hipMemcpy"), 2);
         assert_eq!(of(&[("kind", "3")]).copy_direction("hipMemcpy"), 3);
-        assert_eq!([of(&[]).copy_direction("hipMemcpyDtoHAsync"), of(&[]).copy_direction("hipMemcpy")], [2, 4]);
+        let by_name = ["hipMemcpyHtoD", "hipMemcpyDtoHAsync", "hipMemcpyPeerAsync", "hipMemcpy"];
+        assert_eq!(by_name.map(|name| of(&[]).copy_direction(name)), [1, 2, 3, 4]);
         assert_eq!(of(&[("width", "10"), ("height", "3")]).byte_count("hipMemcpy2D"), Some(30));
         assert_eq!(of(&[]).byte_count("hipMemcpyParam2D"), None);
     }
