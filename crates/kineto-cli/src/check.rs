@@ -4,7 +4,7 @@ mod junit;
 mod rules_file;
 
 use crate::trace_file::{EventSelection, is_standard_stream, trace_files};
-use crate::{print_error, print_text};
+use crate::{RunResult, print_error, print_text};
 use junit::JunitReport;
 use kineto_base::text::{count_with_noun, escaped_path};
 use kineto_trace::analysis::check::{CheckReport, Figure};
@@ -59,16 +59,13 @@ pub(crate) struct CheckArguments {
 }
 
 /// Checks each trace.
-pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
+pub(crate) fn run(arguments: &CheckArguments) -> RunResult {
     if arguments.figures {
         print_text(&Figure::all().iter().map(|figure| format!("{figure}\n")).collect::<String>());
-        return ExitCode::SUCCESS;
+        return Ok(ExitCode::SUCCESS);
     }
-    let rules = match arguments.rules.as_deref().map(rules_file::read_rules) {
-        Some(Ok(rules)) => rules,
-        Some(Err(error)) => return print_error(&error),
-        None => return ExitCode::SUCCESS,
-    };
+    let Some(rules) = &arguments.rules else { return Ok(ExitCode::SUCCESS) };
+    let rules = rules_file::read_rules(rules)?;
     let (mut all_read, mut all_hold, mut junit) = (true, true, JunitReport::default());
     let prints_junit = arguments.junit.as_ref().is_some_and(|path| is_standard_stream(path));
     for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
@@ -91,16 +88,15 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
     }
     if prints_junit {
         print_text(&junit.format());
-    } else if let Some(path) = &arguments.junit
-        && let Err(error) = fs::write(path, junit.format())
-    {
-        return print_error(&format_args!("cannot write {}: {error}; choose another file", path.display()));
+    } else if let Some(path) = &arguments.junit {
+        fs::write(path, junit.format())
+            .map_err(|error| format!("cannot write {}: {error}; choose another file", path.display()))?;
     }
-    match (all_read, all_hold) {
+    Ok(match (all_read, all_hold) {
         (false, _) => ExitCode::FAILURE,
         (true, false) => ExitCode::from(RULE_FAILED),
         (true, true) => ExitCode::SUCCESS,
-    }
+    })
 }
 
 /// Returns a line for the trace, and one or more for each rule.

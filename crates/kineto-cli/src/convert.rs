@@ -1,7 +1,7 @@
 //! `kineto convert`: writes a trace in another format.
 
-use crate::print_error;
-use crate::trace_file::{TraceInput, check_has_name, left_out_text};
+use crate::RunResult;
+use crate::trace_file::{TraceInput, check_has_name, warn_of_left_out};
 use kineto_trace::analysis::StackMetric;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,33 +30,22 @@ pub(crate) struct ConvertArguments {
 const FORMATS: [&str; 6] = [".speedscope.json", ".json", ".pftrace", ".perfetto-trace", ".csv", ".folded"];
 
 /// Converts the trace.
-pub(crate) fn run(arguments: &ConvertArguments) -> ExitCode {
+pub(crate) fn run(arguments: &ConvertArguments) -> RunResult {
     let output = &arguments.output;
-    if let Err(error) = check_has_name(output) {
-        return print_error(&error);
-    }
+    check_has_name(output)?;
     let name = output.to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let Some(format) = FORMATS.into_iter().find(|format| name.ends_with(format)) else {
         let why = "unknown file extension; use .json, .speedscope.json, .pftrace, .csv or .folded, each also with .gz";
-        return print_error(&format_args!("cannot write {}: {why}", output.display()));
+        return Err(format!("cannot write {}: {why}", output.display()).into());
     };
-    let converted = arguments.input.read_events().and_then(|events| {
-        match format {
-            ".csv" => events.save_csv(output),
-            ".speedscope.json" => events.save_speedscope(output),
-            ".folded" => events.stacks(StackMetric::SelfHost).save(output),
-            _ => events.save(output),
-        }?;
-        Ok(left_out_text(&events))
-    });
-    match converted {
-        Ok(left_out) => {
-            if let Some(text) = left_out {
-                print_error(&format_args!("{}: {text}", arguments.input.path().display()));
-            }
-            ExitCode::SUCCESS
-        }
-        Err(error) => print_error(&error),
-    }
+    let events = arguments.input.read_events()?;
+    match format {
+        ".csv" => events.save_csv(output),
+        ".speedscope.json" => events.save_speedscope(output),
+        ".folded" => events.stacks(StackMetric::SelfHost).save(output),
+        _ => events.save(output),
+    }?;
+    warn_of_left_out(arguments.input.path(), &events);
+    Ok(ExitCode::SUCCESS)
 }

@@ -30,6 +30,7 @@ mod view;
 
 use clap::{Parser, Subcommand};
 use kineto_base::text::escaped;
+use std::error::Error;
 use std::fmt::Display;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
@@ -72,29 +73,32 @@ enum Command {
 static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
 
 fn main() -> ExitCode {
-    let status = run(Arguments::parse().command);
+    let status = run(Arguments::parse().command).unwrap_or_else(|error| print_error(&error));
     if OUTPUT_FAILED.load(Ordering::Relaxed) { ExitCode::FAILURE } else { status }
 }
 
-fn run(command: Command) -> ExitCode {
+/// The exit status of a command, or the error to print.
+type RunResult = Result<ExitCode, Box<dyn Error>>;
+
+fn run(command: Command) -> RunResult {
     match command {
-        Command::Summary(arguments) => summary::run(&arguments),
+        Command::Summary(arguments) => Ok(summary::run(&arguments)),
         Command::Table(arguments) => table::run(&arguments),
         Command::Path(arguments) => path::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
-        Command::Diff(arguments) => diff::run(&arguments),
+        Command::Diff(arguments) => Ok(diff::run(&arguments)),
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
-        Command::Validate(arguments) => validate::run(&arguments),
+        Command::Validate(arguments) => Ok(validate::run(&arguments)),
         Command::Repair(arguments) => repair::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Doctor(arguments) => Ok(doctor::run(arguments)),
         #[cfg(target_os = "linux")]
-        Command::Trigger(arguments) => trigger::run(&arguments),
+        Command::Trigger(arguments) => Ok(trigger::run(&arguments)),
         #[cfg(target_os = "linux")]
-        Command::Status(arguments) => status::run(&arguments),
+        Command::Status(arguments) => Ok(status::run(&arguments)),
         #[cfg(target_os = "linux")]
         Command::Top(arguments) => top::run(&arguments),
     }

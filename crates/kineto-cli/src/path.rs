@@ -2,7 +2,7 @@
 
 use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
-use crate::{print_error, print_pieces, print_text};
+use crate::{RunResult, print_pieces, print_text};
 use kineto_base::text::{count_with_noun, padded, text_width, truncate_name};
 use kineto_trace::analysis::Events;
 use kineto_trace::analysis::summary::{CriticalPath, PathPiece, PathPlace, format_ns};
@@ -41,16 +41,10 @@ pub(crate) struct PathArguments {
 }
 
 /// Prints the path.
-pub(crate) fn run(arguments: &PathArguments) -> ExitCode {
-    let events = match read_events(&TraceFile::named(&arguments.trace), arguments.partial) {
-        Ok(events) => events,
-        Err(error) => return print_error(&error),
-    };
+pub(crate) fn run(arguments: &PathArguments) -> RunResult {
+    let events = read_events(&TraceFile::named(&arguments.trace), arguments.partial)?;
     let window = match arguments.step {
-        Some(step) => match events.step_range(step) {
-            Ok(window) => window,
-            Err(error) => return print_error(&error),
-        },
+        Some(step) => events.step_range(step)?,
         None => events.slice_range(),
     };
     let path = events.critical_path(window);
@@ -61,7 +55,7 @@ pub(crate) fn run(arguments: &PathArguments) -> ExitCode {
     } else {
         print_text(&format_path(&events, &path, arguments.rows, terminal_width().unwrap_or(DEFAULT_WIDTH)));
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns lines of totals, and a table of the first pieces that fits the width.

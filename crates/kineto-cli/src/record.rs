@@ -2,7 +2,7 @@
 
 use crate::terminal_width::{DEFAULT_WIDTH, terminal_width};
 use crate::trace_file::{TraceFile, read_events};
-use crate::{print_error, print_text};
+use crate::{RunResult, print_error, print_text};
 use kineto_base::text::escaped_path;
 use kineto_model::write::file::FileFormat;
 use std::ffi::OsString;
@@ -37,23 +37,16 @@ pub(crate) struct RecordArguments {
 }
 
 /// Runs the program.
-pub(crate) fn run(arguments: &RecordArguments) -> ExitCode {
-    match record_program(arguments) {
-        Ok(status) => status,
-        Err(why) => print_error(&why),
-    }
-}
-
-fn record_program(arguments: &RecordArguments) -> Result<ExitCode, String> {
+pub(crate) fn run(arguments: &RecordArguments) -> RunResult {
     let Some((program, rest)) = arguments.program.split_first() else {
-        return Err("no program given; name one after --".to_owned());
+        return Err("no program given; name one after --".into());
     };
     let output = arguments.output.clone().unwrap_or_else(|| default_output(Path::new(program)));
     let cannot = |what: &str, error: io::Error| format!("cannot {what}: {error}");
     let output = std::path::absolute(&output).map_err(|error| cannot("find this folder", error))?;
-    FileFormat::check_extension(&output).map_err(|error| error.to_string())?;
+    FileFormat::check_extension(&output)?;
     if output.as_os_str().as_encoded_bytes().contains(&b'{') {
-        return Err(format!("{}: placeholders are not supported here; name a file", output.display()));
+        return Err(format!("{}: placeholders are not supported here; name a file", output.display()).into());
     }
     check_folder(&output)?;
     let pattern = with_pid(&output, "{pid}");

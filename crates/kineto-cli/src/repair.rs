@@ -1,7 +1,7 @@
 //! `kineto repair`: completes a trace that is cut off, rewrites what is not JSON, or makes one of a segment.
 
-use crate::trace_file::{check_has_name, is_standard_stream, left_out_text};
-use crate::{print_error, print_text};
+use crate::trace_file::{check_has_name, is_standard_stream, warn_of_left_out};
+use crate::{RunResult, print_error, print_text};
 use kineto_base::text::{count_with_noun, escaped_path};
 use kineto_model::write::file::{FileFormat, is_unfinished_name, stem_and_end};
 use kineto_trace::analysis::{self, Events};
@@ -38,43 +38,33 @@ pub(crate) struct RepairArguments {
 }
 
 /// Repairs the trace.
-pub(crate) fn run(arguments: &RepairArguments) -> ExitCode {
+pub(crate) fn run(arguments: &RepairArguments) -> RunResult {
     let (trace, output) =
         (&arguments.trace, arguments.output.clone().unwrap_or_else(|| default_output(&arguments.trace)));
     if let Some(output) = &arguments.output {
-        let checked = check_has_name(output);
-        if let Err(error) =
-            checked.and_then(|()| FileFormat::check_extension(output).map_err(|error| error.to_string()))
-        {
-            return print_error(&error);
-        }
+        check_has_name(output)?;
+        FileFormat::check_extension(output)?;
     }
     if is_standard_stream(trace) {
-        return print_error(&"cannot read -: a repair reads a trace twice; save it to a file first");
+        return Err("cannot read -: a repair reads a trace twice; save it to a file first".into());
     }
     if trace.is_dir() {
         return repair_folder(trace, &output);
     }
     if let Some(error) = find_other_format(trace) {
-        return print_error(&error);
+        return Err(error.into());
     }
-    let repaired = match is_segment(trace) {
+    let result = match is_segment(trace) {
         true => repair_segment(Trace::read_segment(trace), &output),
         false => repair_trace(trace, &output),
-    };
-    match repaired {
-        Ok(result) => print_text(&format!("{result}\n")),
-        Err(error) => return print_error(&error),
-    }
-    ExitCode::SUCCESS
+    }?;
+    print_text(&format!("{result}\n"));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the traces of all segments in a folder; one that cannot be read does not keep the others from it.
-fn repair_folder(folder: &Path, output: &Path) -> ExitCode {
-    let segments = match Segment::files_in(folder) {
-        Ok(segments) => segments,
-        Err(error) => return print_error(&error),
-    };
+fn repair_folder(folder: &Path, output: &Path) -> RunResult {
+    let segments = Segment::files_in(folder)?;
     let (stem, end) = stem_and_end(output.file_name().unwrap_or_default());
     let (mut status, count, mut part) = (ExitCode::SUCCESS, segments.len(), 0);
     for (nth, segment) in (1..).zip(&segments) {
@@ -87,7 +77,7 @@ fn repair_folder(folder: &Path, output: &Path) -> ExitCode {
             Err(error) => status = print_error(&error),
         }
     }
-    status
+    Ok(status)
 }
 
 /// Copies the whole events of a trace that is cut off or not JSON; returns what it did.
@@ -96,9 +86,7 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
     // A truncated file may also be invalid before the cut, so read the result.
     let whole = if repair.is_some() { output } else { trace };
     let events = Events::read(whole)?;
-    if let Some(text) = left_out_text(&events) {
-        print_error(&format_args!("{}: {text}", whole.display()));
-    }
+    warn_of_left_out(whole, &events);
     let events = count_with_noun(events.len() as u64, "event");
     Ok(match repair {
         None => match complete_name(trace) {

@@ -1,7 +1,7 @@
 //! `kineto stacks`: prints folded stacks of a trace, for flame graphs.
 
 use crate::trace_file::{TraceInput, is_standard_stream};
-use crate::{print_error, print_pieces};
+use crate::{RunResult, print_error, print_pieces};
 use kineto_trace::analysis::StackMetric;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,11 +30,8 @@ pub(crate) struct StacksArguments {
 }
 
 /// Prints or writes the stacks.
-pub(crate) fn run(arguments: &StacksArguments) -> ExitCode {
-    let events = match arguments.input.read_events() {
-        Ok(events) => events,
-        Err(error) => return print_error(&error),
-    };
+pub(crate) fn run(arguments: &StacksArguments) -> RunResult {
+    let events = arguments.input.read_events()?;
     if arguments.locations && !events.has_locations() {
         print_error(
             &"stacks have no locations: the trace records none; record spans with KINETO_WITH_LOCATION=1 or \
@@ -43,13 +40,8 @@ pub(crate) fn run(arguments: &StacksArguments) -> ExitCode {
     }
     let stacks = events.stacks(arguments.metric).with_locations(arguments.locations);
     match arguments.output.as_deref().filter(|path| !is_standard_stream(path)) {
-        Some(path) => match stacks.save(path) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => print_error(&error),
-        },
-        None => {
-            print_pieces(|out| stacks.write(out));
-            ExitCode::SUCCESS
-        }
+        Some(path) => stacks.save(path)?,
+        None => drop(print_pieces(|out| stacks.write(out))),
     }
+    Ok(ExitCode::SUCCESS)
 }

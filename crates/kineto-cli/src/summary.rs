@@ -109,7 +109,6 @@ fn findings_json(path: &Path, summary: &Summary) -> String {
     .to_string()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 fn ns_to_micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }

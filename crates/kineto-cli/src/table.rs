@@ -2,7 +2,7 @@
 
 use crate::terminal_width::terminal_width;
 use crate::trace_file::TraceInput;
-use crate::{print_error, print_pieces, print_text};
+use crate::{RunResult, print_pieces, print_text};
 use clap::ValueEnum;
 use kineto_trace::analysis::{GroupBy, SortBy, Table};
 use std::process::ExitCode;
@@ -67,11 +67,8 @@ impl Group {
 }
 
 /// Prints the table.
-pub(crate) fn run(arguments: &TableArguments) -> ExitCode {
-    let events = match arguments.input.read_events() {
-        Ok(events) => events,
-        Err(error) => return print_error(&error),
-    };
+pub(crate) fn run(arguments: &TableArguments) -> RunResult {
+    let events = arguments.input.read_events()?;
     let averaging = arguments.by.iter().fold(events.averages(), |averaging, group| averaging.by(group.to_group_by()));
     let averages = averaging.compute();
     if arguments.csv {
@@ -85,5 +82,5 @@ pub(crate) fn run(arguments: &TableArguments) -> ExitCode {
         let table = width.into_iter().fold(table, Table::width);
         print_text(&arguments.sort_by.into_iter().fold(table, |table, key| table.sort_by(key)).to_string());
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ mod live_view;
 mod terminal;
 
 use crate::process::has_ended;
-use crate::{print_error, write_output};
+use crate::{RunResult, write_output};
 use kineto_base::text::escaped_path;
 use live_files::find_live_files;
 use live_view::LiveView;
@@ -50,7 +50,7 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 }
 
 /// Prints tables until the program ends.
-pub(crate) fn run(arguments: &TopArguments) -> ExitCode {
+pub(crate) fn run(arguments: &TopArguments) -> RunResult {
     let is_screen = io::stdout().is_terminal() && !arguments.once;
     let mut screen: Option<TableScreen> = None;
     let mut is_first = true;
@@ -58,23 +58,23 @@ pub(crate) fn run(arguments: &TopArguments) -> ExitCode {
         let begun = Instant::now();
         let files = match find_live_files(&arguments.target) {
             Ok(files) => files,
-            Err(why) if is_first => return print_error(&why),
+            Err(why) if is_first => return Err(why.into()),
             // The next recording may begin later, unless the process has ended.
-            Err(_) if is_ended_process(&arguments.target) => return ExitCode::SUCCESS,
+            Err(_) if is_ended_process(&arguments.target) => return Ok(ExitCode::SUCCESS),
             Err(why) if show_table(screen.as_mut(), is_first, format!("{why}\n")) => Vec::new(),
-            Err(_) => return ExitCode::SUCCESS,
+            Err(_) => return Ok(ExitCode::SUCCESS),
         };
         if is_first || !files.is_empty() {
             let size = if is_screen { TerminalSize::of_output() } else { None };
             let (table, any_read) = read_table(arguments, &files, size);
             if !any_read && is_first {
-                return print_error(&table.trim_end());
+                return Err(table.trim_end().into());
             }
             if is_first && is_screen {
                 screen = TableScreen::enter().ok();
             }
             if !show_table(screen.as_mut(), is_first, table) || arguments.once {
-                return ExitCode::SUCCESS;
+                return Ok(ExitCode::SUCCESS);
             }
         }
         is_first = false;

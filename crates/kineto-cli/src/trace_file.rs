@@ -1,5 +1,6 @@
 //! Arguments and reading of a command's trace file.
 
+use crate::print_error;
 use kineto_base::text::{count_with_noun, escaped_path};
 use kineto_trace::Error;
 use kineto_trace::Timestamp;
@@ -205,14 +206,16 @@ fn folder_error(folder: &Path) -> Error {
     Error::from_io("read", folder, why, "write one there, or name a subfolder: these are not read")
 }
 
-/// Returns how many events of a file were left out while it was read, by cause; `None` if none were.
-pub(crate) fn left_out_text(events: &Events) -> Option<String> {
+/// Prints how many events of a file were left out while it was read, by cause, if any were.
+pub(crate) fn warn_of_left_out(path: &Path, events: &Events) {
     let is_left_out =
         |note: &Note| matches!(note, Note::OtherPhase | Note::WithoutTime | Note::EndWithoutBegin | Note::LostState);
     let left_out: Vec<_> = events.notes().filter(|(note, _)| is_left_out(note)).collect();
-    let events = count_with_noun(left_out.iter().map(|(_, count)| count).sum(), "event");
-    let causes: Vec<_> = left_out.iter().map(|(note, count)| format!("{note} ({count})")).collect();
-    (!causes.is_empty()).then(|| format!("left out {events}: {}", causes.join(", ")))
+    if !left_out.is_empty() {
+        let events = count_with_noun(left_out.iter().map(|(_, count)| count).sum(), "event");
+        let causes: Vec<_> = left_out.iter().map(|(note, count)| format!("{note} ({count})")).collect();
+        print_error(&format_args!("{}: left out {events}: {}", path.display(), causes.join(", ")));
+    }
 }
 
 /// Returns the traces of a folder, without those in its subfolders, in order of their names: rank2 comes before rank10. Of any other

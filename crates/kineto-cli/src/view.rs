@@ -1,7 +1,7 @@
 //! `kineto view`: serves a trace to Perfetto's UI on this machine.
 
 use crate::trace_file::is_standard_stream;
-use crate::{print_error, print_text};
+use crate::{RunResult, print_text};
 use std::fs::File;
 use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -32,14 +32,12 @@ pub(crate) struct ViewArguments {
 const ORIGIN: &str = "https://ui.perfetto.dev";
 
 /// Serves the trace.
-pub(crate) fn run(arguments: &ViewArguments) -> ExitCode {
+pub(crate) fn run(arguments: &ViewArguments) -> RunResult {
     if is_standard_stream(&arguments.trace) {
-        return print_error(&"cannot serve -: the page reads the trace under its name; save it to a file first");
+        return Err("cannot serve -: the page reads the trace under its name; save it to a file first".into());
     }
-    match serve_trace(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => print_error(&format!("{}: {error}", arguments.trace.display())),
-    }
+    serve_trace(arguments).map_err(|error| format!("{}: {error}", arguments.trace.display()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn serve_trace(arguments: &ViewArguments) -> io::Result<()> {

@@ -414,7 +414,6 @@ fn series_json(events: &Events, series: &CounterSeries) -> Value {
     json!({ "name": series.name, "series": series.series, "track": series.track, "points": points.collect::<Vec<_>>() })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 fn ns_to_micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }

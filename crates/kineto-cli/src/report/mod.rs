@@ -4,7 +4,7 @@ mod data;
 mod page;
 
 use crate::trace_file::{EventSelection, TraceFile, is_standard_stream, trace_files};
-use crate::{print_error, print_text};
+use crate::{RunResult, print_error, print_text};
 use kineto_base::text::escaped_path;
 use kineto_model::write::file::temporary_name;
 use kineto_trace::analysis::{Diff, Events, TraceProfile};
@@ -50,23 +50,24 @@ const MAX_DATA_BYTES: usize = 1_800_000;
 const MAX_DIFF_BYTES: usize = 300_000;
 
 /// Writes the page, and prints its path and size.
-pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
+pub(crate) fn run(arguments: &ReportArguments) -> RunResult {
     if arguments.diff && arguments.traces.len() != 2 {
         print_error(&"error: --diff compares two traces or folders; name both");
-        return ExitCode::from(WRONG_ARGUMENTS);
+        return Ok(ExitCode::from(WRONG_ARGUMENTS));
     }
     let sides: Vec<Vec<TraceFile>> = arguments.traces.iter().map(|path| trace_files(path)).collect();
     let traces = sides.concat();
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&traces));
     let is_piped = is_standard_stream(&output);
-    if let Some(error) = (!is_piped).then(|| check_output(&output, &traces).err()).flatten() {
-        return print_error(&format_args!("cannot write {}: {error}", output.display()));
+    let cannot_write = |error| format!("cannot write {}: {error}", output.display());
+    if !is_piped {
+        check_output(&output, &traces).map_err(cannot_write)?;
     }
     let data = PageData::read(arguments, &sides, traces.len());
     let is_complete = data.unread.is_empty();
     let status = if is_complete && !data.lacks_selection { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if data.sections.is_empty() || (arguments.diff && !is_complete) {
-        return status;
+        return Ok(status);
     }
     let title = match (data.sections.as_slice(), arguments.traces.as_slice()) {
         (_, [a, b]) if arguments.diff => format!("{} and {}", data::file_name(a), data::file_name(b)),
@@ -76,15 +77,11 @@ pub(crate) fn run(arguments: &ReportArguments) -> ExitCode {
     let page = page::render_page(&title, &data.into_json(arguments));
     if is_piped {
         print_text(&page);
-        return status;
+    } else {
+        write_file(&output, &page).map_err(cannot_write)?;
+        print_text(&format!("{}: {}\n", escaped_path(&output), format_size(page.len())));
     }
-    match write_file(&output, &page) {
-        Ok(()) => {
-            print_text(&format!("{}: {}\n", escaped_path(&output), format_size(page.len())));
-            status
-        }
-        Err(error) => print_error(&format_args!("cannot write {}: {error}", output.display())),
-    }
+    Ok(status)
 }
 
 /// The parts of a page.

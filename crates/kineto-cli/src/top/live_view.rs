@@ -257,7 +257,6 @@ fn torn_text(segment: &str) -> String {
     if rest.is_empty() { "nothing".to_owned() } else { rest.to_owned() }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 fn seconds_of(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
@@ -276,22 +275,18 @@ fn format_age(ns: u64) -> String {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 fn format_time(ns: u64) -> String {
     if ns < 1_000_000 { format!("{:.2} us", ns as f64 / 1e3) } else { format!("{:.2} ms", ns as f64 / 1e6) }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 bytes")]
 fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 spans")]
 fn per_second(count: usize, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 fn percent_of(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

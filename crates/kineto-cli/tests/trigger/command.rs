@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::harness::Test;
+use support::poll_until;
 use support::program::{Program, TestFolders, Trace, in_pid_namespace};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -252,7 +253,7 @@ fn command_opens_only_folders_and_files() {
     let pid = listening.0.id().to_string();
     let output = std::thread::scope(|scope| {
         let output = scope.spawn(|| kineto_in_time(&[&pid, "--dir", &folder]));
-        wait_until(|| request.exists());
+        poll_until(|| request.exists());
         make_fifo(&listening.answer_path(&place));
         fs::remove_file(&request).unwrap();
         output.join().unwrap()
@@ -283,14 +284,6 @@ impl Drop for ListeningProcess {
     }
 }
 
-fn wait_until(is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it did not come");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// Starts a process that pretends to take requests, with this effective user.
 fn listen_as(user: Option<u32>, folder: &Path) -> ListeningProcess {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -318,7 +311,7 @@ fn command_serves_no_set_user_id_program() {
 
 /// Waits until the status of a process satisfies `is_so`.
 fn wait_for_status(pid: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
-    wait_until(|| {
+    poll_until(|| {
         let output = TriggerOutput::new(Command::new(KINETO).args(["status", "--json", pid]).output().unwrap());
         serde_json::from_str(&output.out).is_ok_and(|status| is_so(&status))
     });
@@ -485,7 +478,7 @@ fn top_draws_again_when_it_continues() {
     for (stop, enter) in [(Signal::TSTP, "\u{1b}[?1049h"), (Signal::STOP, "")] {
         watching.shown.clear();
         watching.send(stop);
-        wait_until(|| watching.is_stopped());
+        poll_until(|| watching.is_stopped());
         watching.send(Signal::CONT);
         let text = watching.read_until(|text| text.contains("process ") && text.contains("  span"));
         let left = if stop == Signal::TSTP { "\u{1b}[?1049l" } else { "" };
@@ -582,7 +575,7 @@ fn command_rejects_the_answer_to_another_request() {
     let pid = listening.0.id().to_string();
     let output = std::thread::scope(|scope| {
         let output = scope.spawn(|| kineto_in_time(&[&pid, "--dir", &folder]));
-        wait_until(|| request.exists());
+        poll_until(|| request.exists());
         fs::write(listening.answer_path(&place), "request 7\nwritten to /tmp/of-another-one.json\ndone\n").unwrap();
         fs::remove_file(&request).unwrap();
         output.join().unwrap()

@@ -60,14 +60,6 @@ impl EventFilter {
     pub fn name(self, text: impl Into<String>) -> EventFilter {
         EventFilter { name: Some(text.into()), ..self }
     }
-
-    fn is_empty(&self) -> bool {
-        self.step.is_none()
-            && self.window.is_none()
-            && self.thread.is_none()
-            && self.stream.is_none()
-            && self.name.is_none()
-    }
 }
 
 impl Events {
@@ -76,7 +68,7 @@ impl Events {
     /// # Errors
     /// [`Config`](ErrorKind::Config) if the trace has no step of that number.
     pub fn filtered(mut self, filter: &EventFilter) -> Result<Events, Error> {
-        if filter.is_empty() {
+        if matches!(filter, EventFilter { step: None, window: None, thread: None, stream: None, name: None }) {
             return Ok(self);
         }
         let step = filter.step.map(|number| self.step_window(number)).transpose()?;

@@ -86,7 +86,7 @@ impl SampleTrace {
     }
 
     pub(super) fn into_events(self) -> Events {
-        self.builder.finish(0, (None, None))
+        self.builder.finish(0)
     }
 }
 

@@ -85,9 +85,8 @@ impl Events {
 
 impl FoldedStacks<'_> {
     /// Shows spans as `name_(file:line)` where the trace has their locations. Default: false.
-    pub fn with_locations(mut self, on: bool) -> Self {
-        self.with_locations = on;
-        self
+    pub fn with_locations(self, on: bool) -> Self {
+        FoldedStacks { with_locations: on, ..self }
     }
 
     /// Writes the lines in alphabetical order; times are rounded to microseconds, and stacks that round to 0 are omitted.

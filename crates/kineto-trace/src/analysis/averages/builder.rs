@@ -1,9 +1,8 @@
 //! Groups and sums the events of a trace into averages.
 
-use super::futures::Futures;
 use super::timed::{TimedWork, WorkNodes, is_timed};
 use super::{Average, Bytes, KeyAverages, Section};
-use crate::activity::{ActivityType, ArgValue, DeviceType};
+use crate::activity::{ActivityType, DeviceType};
 use crate::analysis::events::{Event, Events, MEMORY_EVENT, TrackId, values};
 use crate::analysis::flops::FlopRegistry;
 use crate::analysis::relations::{Attribution, Forest, Nesting, Threads};
@@ -11,7 +10,6 @@ use crate::analysis::stacks::CallStacks;
 use crate::hash::HashMap;
 use crate::sorting::sort_few_by_key;
 use crate::time::Timestamp;
-use crate::write::json_text;
 use std::fmt;
 
 /// Groups and filters operations and kernels; made by [`Events::averages`].
@@ -97,17 +95,15 @@ impl<'e> AveragesBuilder<'e> {
     }
 
     /// Sets the formulas that count FLOPs. Default: [`FlopRegistry::default`].
-    pub fn flops(mut self, registry: FlopRegistry) -> Self {
-        self.flops = registry;
-        self
+    pub fn flops(self, registry: FlopRegistry) -> Self {
+        AveragesBuilder { flops: registry, ..self }
     }
 
     /// Selects operations and allocations that begin in this window (`start..end`), and device work that was launched in it.
     ///
     /// Device work whose launch is unknown is selected by the start of its operation, or else by its own.
-    pub fn within(mut self, start: Timestamp, end: Timestamp) -> Self {
-        self.window = Some((start, end));
-        self
+    pub fn within(self, start: Timestamp, end: Timestamp) -> Self {
+        AveragesBuilder { window: Some((start, end)), ..self }
     }
 
     /// Computes the averages, in time and memory linear in the number of events except for sorting.
@@ -266,13 +262,25 @@ impl<'e> AnnotationCoverage<'e> {
     }
 }
 
+/// All enters of a future's span, which are one call.
+struct FutureCall {
+    /// The start of the first enter.
+    start: Timestamp,
+    /// The index of the row of the first enter.
+    place: usize,
+    /// The total time of its slices, in nanoseconds.
+    busy_ns: u64,
+    enters: u64,
+}
+
 /// The rows being built.
 struct RowBuilder<'a, 'e> {
     averaging: &'a AveragesBuilder<'e>,
     stacks: Option<CallStacks<'a>>,
     rows: Vec<Average>,
     row_indices: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
-    futures: Futures,
+    /// By span.
+    futures: HashMap<u64, FutureCall>,
     threads: Threads<'e>,
 }
 
@@ -297,7 +305,13 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
     fn add_call(&mut self, event: &Event<'e>, node: usize) {
         let (place, ns) = (self.row_index(event, Section::Ops, Some(node)), event.duration_ns());
         if let Some((span, enters)) = call_of(event) {
-            return self.futures.add_enter(span, place, (event.start(), ns), enters);
+            let start = event.start();
+            let call = self.futures.entry(span).or_insert(FutureCall { start, place, busy_ns: 0, enters });
+            call.busy_ns = call.busy_ns.saturating_add(ns);
+            if start < call.start {
+                (call.start, call.place) = (start, place);
+            }
+            return;
         }
         let row = self.row_mut(place);
         row.enters += 1;
@@ -308,7 +322,7 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
 
     /// Counts each future as one call, in the row of its first enter.
     fn count_futures(&mut self) {
-        for call in std::mem::take(&mut self.futures).into_calls() {
+        for call in std::mem::take(&mut self.futures).into_values() {
             let row = self.row_mut(call.place);
             row.durations.push(call.busy_ns);
             row.enters += call.enters;
@@ -340,7 +354,8 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
             GroupKey::Custom(key) => return key(event),
             GroupKey::BuiltIn(known) => *known,
         };
-        let text = |keys: &[&str]| keys.iter().find_map(|key| event.arg(key)).map(value_text).unwrap_or_default();
+        let text =
+            |keys: &[&str]| keys.iter().find_map(|key| event.arg(key)).map(values::shown_text).unwrap_or_default();
         match known {
             GroupBy::Shapes => format_shapes(&text(&["Input Dims"])),
             GroupBy::Target => text(&["target"]),
@@ -431,14 +446,6 @@ fn device_name(events: &Events) -> String {
 fn format_shapes(text: &str) -> String {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     if text.is_empty() { "[]".to_owned() } else { parts.join(", ") }
-}
-
-/// Returns a value as shown in a table.
-fn value_text(value: ArgValue<'_>) -> String {
-    match value {
-        ArgValue::Str(text) => text.to_owned(),
-        other => json_text(&other),
-    }
 }
 
 impl fmt::Debug for AveragesBuilder<'_> {

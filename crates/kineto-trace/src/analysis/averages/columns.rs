@@ -59,9 +59,8 @@ impl<'a> Column<'a> {
         self
     }
 
-    pub(super) fn left_aligned(mut self) -> Self {
-        self.is_left = true;
-        self
+    pub(super) fn left_aligned(self) -> Self {
+        Column { is_left: true, ..self }
     }
 
     /// Narrows the column by `by` characters, down to `least`.
@@ -89,21 +88,15 @@ impl<'a> Column<'a> {
         self.align_text(title)
     }
 
-    pub(super) fn first_line(&self, row: &Average) -> String {
+    /// Returns the lines of a cell: one, unless the column's cells may have several.
+    pub(super) fn cell_lines(&self, row: &Average) -> Vec<String> {
         let text = (self.cell)(row);
-        let text = if self.is_multi_line() { text.lines().next().unwrap_or("") } else { &text };
+        if self.is_multi_line() { text.lines().map(str::to_owned).collect() } else { vec![text] }
+    }
+
+    /// Returns a line of a cell, as wide as the column.
+    pub(super) fn format_line(&self, text: &str) -> String {
         self.align_text(&self.truncate_text(&printable(text)))
-    }
-
-    /// Returns the number of lines of a cell that may have several; 0 for other cells.
-    pub(super) fn line_count(&self, row: &Average) -> usize {
-        if self.is_multi_line() { (self.cell)(row).lines().count() } else { 0 }
-    }
-
-    /// Returns one line of a cell; empty if there is no such line.
-    pub(super) fn cell_line(&self, row: &Average, at: usize) -> String {
-        let text = if self.is_multi_line() { (self.cell)(row) } else { String::new() };
-        self.align_text(&self.truncate_text(&printable(text.lines().nth(at).unwrap_or(""))))
     }
 
     fn width_of(&self, text: &str) -> usize {

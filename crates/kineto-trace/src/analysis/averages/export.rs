@@ -1,22 +1,11 @@
 //! Exports averages as CSV and JSON.
 
-use super::{Average, KeyAverages, Section};
+use super::{Average, KeyAverages};
 use crate::analysis::csv::write_record;
 use crate::analysis::json::{ListMember, write_object, written_text};
 use crate::write::json_object;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
-
-impl Section {
-    /// Returns its name in exports: `ops`, `kernels` or `device_annotations`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Section::Ops => "ops",
-            Section::Kernels => "kernels",
-            Section::DeviceAnnotations => "device_annotations",
-        }
-    }
-}
 
 impl KeyAverages {
     /// Writes all rows of all sections as CSV (RFC 4180) with a header line, in whole nanoseconds and bytes.

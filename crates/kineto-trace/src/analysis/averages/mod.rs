@@ -3,7 +3,6 @@
 mod builder;
 mod columns;
 mod export;
-mod futures;
 mod sort;
 mod table;
 mod timed;
@@ -18,6 +17,7 @@ pub(super) use timed::is_timed;
 pub(super) use units::format_short_time;
 
 use crate::analysis::events::Events;
+use kineto_model::named_values;
 use std::fmt;
 
 /// Counts and times of operations and kernels, grouped by name unless set otherwise.
@@ -98,17 +98,22 @@ impl fmt::Debug for Average {
     }
 }
 
-/// The section of a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Section {
-    /// Host operations, annotations, and runtime and driver calls.
-    #[default]
-    Ops,
-    /// Kernels, copies and fills.
-    Kernels,
-    /// Annotations on devices, from the first to the last work launched inside. They count towards no base.
-    DeviceAnnotations,
+named_values! {
+    /// The section of a row.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Section {
+        /// Host operations, annotations, and runtime and driver calls.
+        #[default]
+        Ops => "ops",
+        /// Kernels, copies and fills.
+        Kernels => "kernels",
+        /// Annotations on devices, from the first to the last work launched inside. They count towards no base.
+        DeviceAnnotations => "device_annotations",
+    }
+
+    /// Returns its name in exports: `ops`, `kernels` or `device_annotations`.
+    pub const fn as_str;
 }
 
 /// Bytes allocated less bytes freed.

@@ -63,86 +63,73 @@ impl<'a> Table<'a> {
     }
 
     /// Sets the sort key. Default: self time, of the host for operations, of the device for other rows.
-    pub fn sort_by(mut self, key: SortBy) -> Self {
-        self.sort_by = Some(key);
-        self
+    pub fn sort_by(self, key: SortBy) -> Self {
+        Table { sort_by: Some(key), ..self }
     }
 
     /// Limits the rows of each section. Default: 100; `None` prints all.
-    pub fn row_limit(mut self, rows: impl Into<Option<usize>>) -> Self {
-        self.row_limit = rows.into();
-        self
+    pub fn row_limit(self, rows: impl Into<Option<usize>>) -> Self {
+        Table { row_limit: rows.into(), ..self }
     }
 
     /// Limits the width of the name column, in characters. Default: 55.
-    pub fn max_name_column_width(mut self, characters: usize) -> Self {
-        self.max_name = characters;
-        self
+    pub fn max_name_column_width(self, characters: usize) -> Self {
+        Table { max_name: characters, ..self }
     }
 
     /// Limits the width of the shapes column, in characters. Default: 80.
-    pub fn max_shapes_column_width(mut self, characters: usize) -> Self {
-        self.max_shapes = characters;
-        self
+    pub fn max_shapes_column_width(self, characters: usize) -> Self {
+        Table { max_shapes: characters, ..self }
     }
 
     /// Limits the width of the source location column, in characters. Default: 75.
-    pub fn max_src_column_width(mut self, characters: usize) -> Self {
-        self.max_source = characters;
-        self
+    pub fn max_src_column_width(self, characters: usize) -> Self {
+        Table { max_source: characters, ..self }
     }
 
     /// Sets a line that is printed above the table.
-    pub fn header(mut self, text: impl Into<String>) -> Self {
-        self.header = Some(text.into());
-        self
+    pub fn header(self, text: impl Into<String>) -> Self {
+        Table { header: Some(text.into()), ..self }
     }
 
     /// Prints only operations whose first call was inside no other operation. Default: false.
-    pub fn top_level_events_only(mut self, on: bool) -> Self {
-        self.top_level_only = on;
-        self
+    pub fn top_level_events_only(self, on: bool) -> Self {
+        Table { top_level_only: on, ..self }
     }
 
     /// Prints all times in this unit. Default: for each time, the largest unit in which it is at least 1.
-    pub fn time_unit(mut self, unit: TimeUnit) -> Self {
-        self.unit = Some(unit);
-        self
+    pub fn time_unit(self, unit: TimeUnit) -> Self {
+        Table { unit: Some(unit), ..self }
     }
 
     /// Limits the length of lines in columns of a terminal, for example to a terminal's width. Default: no limit.
     ///
     /// Names shrink first, down to 24 characters. Then columns are dropped, and a line below the table counts them.
-    pub fn width(mut self, characters: usize) -> Self {
-        self.width = Some(characters);
-        self
+    pub fn width(self, characters: usize) -> Self {
+        Table { width: Some(characters), ..self }
     }
 
     /// Adds columns for the spread of durations: minimum, median, 95th percentile, maximum, standard deviation.
     /// Default: false.
-    pub fn spread(mut self, on: bool) -> Self {
-        self.spread = on;
-        self
+    pub fn spread(self, on: bool) -> Self {
+        Table { spread: on, ..self }
     }
 
     /// Shows memory if some was recorded. Default: true.
-    pub fn memory(mut self, on: bool) -> Self {
-        self.memory = on;
-        self
+    pub fn memory(self, on: bool) -> Self {
+        Table { memory: on, ..self }
     }
 
     /// Shows floating-point operations if some are known. Default: true.
-    pub fn flops(mut self, on: bool) -> Self {
-        self.flops = on;
-        self
+    pub fn flops(self, on: bool) -> Self {
+        Table { flops: on, ..self }
     }
 
     /// Prints operations and kernels in one table, as torch does, for comparison with torch's.
     ///
     /// Its percentages add up to more than 100, because device time counts for operations and again for kernels.
-    pub fn torch(mut self, on: bool) -> Self {
-        self.as_torch = on;
-        self
+    pub fn torch(self, on: bool) -> Self {
+        Table { as_torch: on, ..self }
     }
 
     /// Returns the rows of a table in order. All of them determine the widths of columns, even beyond the row limit.
@@ -374,12 +361,15 @@ impl<'a> Table<'a> {
         line(f, rule.clone())?;
         let shown = self.row_limit.unwrap_or(usize::MAX);
         for row in rows.iter().take(shown) {
-            line(f, columns.iter().map(|column| column.first_line(row)).collect())?;
-            let more = columns.iter().map(|column| column.line_count(row)).max().unwrap_or(0);
-            for at in 1..more {
-                line(f, columns.iter().map(|column| column.cell_line(row, at)).collect())?;
+            let cells: Vec<_> = columns.iter().map(|column| (column, column.cell_lines(row))).collect();
+            let count = cells.iter().map(|(_, lines)| lines.len()).max().unwrap_or(0);
+            for at in 0..count {
+                let cell = |(column, lines): &(&Column<'_>, Vec<String>)| {
+                    column.format_line(lines.get(at).map_or("", String::as_str))
+                };
+                line(f, cells.iter().map(cell).collect())?;
             }
-            if more > 1 || self.as_torch && columns.iter().any(Column::is_multi_line) {
+            if count > 1 || self.as_torch && columns.iter().any(Column::is_multi_line) {
                 line(f, columns.iter().map(|column| " ".repeat(column.width + GAP)).collect())?;
             }
         }

@@ -50,19 +50,14 @@ impl<'e> CheckContext<'e> {
 
     /// Returns the time during which any device worked.
     pub(super) fn busy(&self) -> &CoveredTime {
-        self.busy
-            .get_or_init(|| CoveredTime::new(&Intervals::union(self.devices().busy_work().map(|work| work.interval()))))
+        self.busy.get_or_init(|| CoveredTime::new(&self.devices().busy_times()))
     }
 
     /// Returns the time of communication between two times during which no compute kernel ran, in nanoseconds.
     pub(super) fn exposed_ns(&self, start: Timestamp, end: Timestamp) -> u64 {
         let (all, overlapped) = self.exposed.get_or_init(|| {
-            let of = |class| {
-                let work = self.devices().busy_work().filter(move |work| work.class == class);
-                Intervals::union(work.map(|work| work.interval()))
-            };
-            let communication = of(WorkClass::Communication);
-            let overlapped = communication.intersection(&of(WorkClass::Compute));
+            let communication = self.devices().times_of(WorkClass::Communication);
+            let overlapped = communication.intersection(&self.devices().times_of(WorkClass::Compute));
             (CoveredTime::new(&communication), CoveredTime::new(&overlapped))
         });
         all.ns_within(start, end) - overlapped.ns_within(start, end)

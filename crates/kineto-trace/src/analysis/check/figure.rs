@@ -4,6 +4,7 @@ use super::nearest::nearest_names;
 use super::quantity::Quantity;
 use crate::analysis::summary::{PathKind, PathPlace};
 use crate::{Error, ErrorKind};
+use kineto_model::named_values;
 use std::fmt;
 use std::str::FromStr;
 
@@ -55,61 +56,37 @@ pub enum Figure {
     Notes,
 }
 
-/// How durations become one value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Statistic {
-    /// The median, by nearest rank, as all percentiles.
-    P50,
-    /// The 90th percentile.
-    P90,
-    /// The 95th percentile.
-    P95,
-    /// The 99th percentile.
-    P99,
-    /// The 99.9th percentile.
-    P999,
-    /// The longest.
-    Max,
-    /// The shortest.
-    Min,
-    /// The mean.
-    Mean,
-    /// The sum.
-    Total,
-    /// The longest less the shortest, in percent of the median.
-    Spread,
-}
+named_values! {
+    /// How durations become one value.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Statistic {
+        /// The median, by nearest rank, as all percentiles.
+        P50 => "p50",
+        /// The 90th percentile.
+        P90 => "p90",
+        /// The 95th percentile.
+        P95 => "p95",
+        /// The 99th percentile.
+        P99 => "p99",
+        /// The 99.9th percentile.
+        P999 => "p999",
+        /// The longest.
+        Max => "max",
+        /// The shortest.
+        Min => "min",
+        /// The mean.
+        Mean => "mean",
+        /// The sum.
+        Total => "total",
+        /// The longest less the shortest, in percent of the median.
+        Spread => "spread",
+    }
 
-impl Statistic {
     /// All statistics.
-    pub const ALL: &'static [Statistic] = &[
-        Statistic::P50,
-        Statistic::P90,
-        Statistic::P95,
-        Statistic::P99,
-        Statistic::P999,
-        Statistic::Max,
-        Statistic::Min,
-        Statistic::Mean,
-        Statistic::Total,
-        Statistic::Spread,
-    ];
+    pub const ALL;
 
     /// Returns its name, such as "p99".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Statistic::P50 => "p50",
-            Statistic::P90 => "p90",
-            Statistic::P95 => "p95",
-            Statistic::P99 => "p99",
-            Statistic::P999 => "p999",
-            Statistic::Max => "max",
-            Statistic::Min => "min",
-            Statistic::Mean => "mean",
-            Statistic::Total => "total",
-            Statistic::Spread => "spread",
-        }
-    }
+    pub const fn as_str;
 }
 
 /// Which scopes a figure has.
@@ -149,71 +126,62 @@ impl Figure {
 
     /// Returns the zero of its unit.
     pub(super) fn zero(self) -> Quantity {
-        match self {
-            Figure::Duration(Statistic::Spread)
-            | Figure::KernelShare
-            | Figure::Busy
-            | Figure::ExposedCommunication
-            | Figure::PathKind(_)
-            | Figure::PathPlace(_) => Quantity::Percent(0.0),
-            Figure::Duration(_) | Figure::Idle | Figure::LongestGap => Quantity::Nanoseconds(0),
-            Figure::DeviceMemoryPeak | Figure::HostMemoryPeak => Quantity::Bytes(0),
-            _ => Quantity::Count(0),
-        }
+        self.facts().1
     }
 
     /// Returns whether a rule must have a pattern; `None` if it must not.
     pub(super) fn pattern_needed(self) -> Option<bool> {
-        match self {
-            Figure::Spans | Figure::Duration(_) | Figure::KernelShare => Some(true),
-            Figure::Calls | Figure::Kernels | Figure::Copies | Figure::Fills | Figure::Losses | Figure::Notes => {
-                Some(false)
-            }
-            _ => None,
-        }
+        self.facts().2
     }
 
     pub(super) fn scopes(self) -> FigureScopes {
+        self.facts().3
+    }
+
+    /// Returns its name, the zero of its unit, whether a rule must have a pattern, and its scopes.
+    fn facts(self) -> (&'static str, Quantity, Option<bool>, FigureScopes) {
+        use FigureScopes::{Any, NotEach, NotWithin, TraceOnly};
+        const COUNT: Quantity = Quantity::Count(0);
+        const TIME: Quantity = Quantity::Nanoseconds(0);
+        const SHARE: Quantity = Quantity::Percent(0.0);
+        const BYTES: Quantity = Quantity::Bytes(0);
+
         match self {
-            Figure::Duration(_) => FigureScopes::NotEach,
-            Figure::Idle | Figure::LongestGap | Figure::PathKind(_) | Figure::PathPlace(_) => FigureScopes::NotWithin,
-            Figure::UnlinkedWork
-            | Figure::DeviceMemoryPeak
-            | Figure::HostMemoryPeak
-            | Figure::Losses
-            | Figure::Notes => FigureScopes::TraceOnly,
-            _ => FigureScopes::Any,
+            Figure::Synchronizations => ("synchronizations", COUNT, None, Any),
+            Figure::Launches => ("launches", COUNT, None, Any),
+            Figure::Calls => ("calls", COUNT, Some(false), Any),
+            Figure::Kernels => ("kernels", COUNT, Some(false), Any),
+            Figure::Copies => ("copies", COUNT, Some(false), Any),
+            Figure::Fills => ("fills", COUNT, Some(false), Any),
+            Figure::KernelShare => ("kernel_share", SHARE, Some(true), Any),
+            Figure::UnlinkedWork => ("unlinked_work", COUNT, None, TraceOnly),
+            Figure::Spans => ("spans", COUNT, Some(true), Any),
+            Figure::Duration(Statistic::Spread) => ("spread", SHARE, Some(true), NotEach),
+            Figure::Duration(statistic) => (statistic.as_str(), TIME, Some(true), NotEach),
+            Figure::Busy => ("busy", SHARE, None, Any),
+            Figure::Idle => ("idle", TIME, None, NotWithin),
+            Figure::LongestGap => ("longest_gap", TIME, None, NotWithin),
+            Figure::ExposedCommunication => ("exposed_communication", SHARE, None, Any),
+            Figure::PathKind(kind) => (kind.as_str(), SHARE, None, NotWithin),
+            Figure::PathPlace(PathPlace::Host) => ("host", SHARE, None, NotWithin),
+            Figure::PathPlace(PathPlace::Device) => ("device", SHARE, None, NotWithin),
+            Figure::PathPlace(PathPlace::Wait) => ("wait", SHARE, None, NotWithin),
+            Figure::DeviceMemoryPeak => ("device_memory_peak", BYTES, None, TraceOnly),
+            Figure::HostMemoryPeak => ("host_memory_peak", BYTES, None, TraceOnly),
+            Figure::Losses => ("losses", COUNT, Some(false), TraceOnly),
+            Figure::Notes => ("notes", COUNT, Some(false), TraceOnly),
         }
     }
 }
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self {
-            Figure::Duration(statistic) => return write!(f, "duration.{}", statistic.as_str()),
-            Figure::PathKind(kind) => return write!(f, "path.{}", kind.as_str()),
-            Figure::PathPlace(PathPlace::Host) => "path.host",
-            Figure::PathPlace(PathPlace::Device) => "path.device",
-            Figure::PathPlace(PathPlace::Wait) => "path.wait",
-            Figure::Synchronizations => "synchronizations",
-            Figure::Launches => "launches",
-            Figure::Calls => "calls",
-            Figure::Kernels => "kernels",
-            Figure::Copies => "copies",
-            Figure::Fills => "fills",
-            Figure::KernelShare => "kernel_share",
-            Figure::UnlinkedWork => "unlinked_work",
-            Figure::Spans => "spans",
-            Figure::Busy => "busy",
-            Figure::Idle => "idle",
-            Figure::LongestGap => "longest_gap",
-            Figure::ExposedCommunication => "exposed_communication",
-            Figure::DeviceMemoryPeak => "device_memory_peak",
-            Figure::HostMemoryPeak => "host_memory_peak",
-            Figure::Losses => "losses",
-            Figure::Notes => "notes",
-        };
-        f.write_str(name)
+        f.write_str(match self {
+            Figure::Duration(_) => "duration.",
+            Figure::PathKind(_) | Figure::PathPlace(_) => "path.",
+            _ => "",
+        })?;
+        f.write_str(self.facts().0)
     }
 }
 

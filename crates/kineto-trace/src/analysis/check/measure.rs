@@ -9,10 +9,9 @@ use super::scope::{CountedItem, FoundSpans, NameMatcher, SpanMembers, Spot};
 use super::{Rule, RuleScope};
 use crate::Loss;
 use crate::activity::ActivityType;
-use crate::analysis::events::values::as_signed;
-use crate::analysis::events::{Event, MEMORY_EVENT, Note};
+use crate::analysis::events::{Event, Note};
 use crate::analysis::percentile::percentile;
-use crate::analysis::summary::{CallRole, PathPiece, WorkClass, recorded_losses};
+use crate::analysis::summary::{CallRole, Intervals, PathPiece, WorkClass, memory_events, percent_of, recorded_losses};
 use crate::hash::{HashMap, HashSet};
 use crate::sorting::sort_few_by_key;
 use crate::text::count_with_noun;
@@ -114,9 +113,8 @@ fn select_named(
     noun: &str,
 ) -> Result<Vec<CountedItem>, String> {
     let events = || context.events.iter().filter(&is_meant);
-    let everything = NamePattern::from("*");
-    let pattern = rule.pattern.as_ref().unwrap_or(&everything);
-    let mut matcher = NameMatcher::new(pattern);
+    let pattern = rule.pattern_or_all();
+    let mut matcher = NameMatcher::new(&pattern);
     let found: Vec<_> = events().filter(|event| matcher.matches(event)).map(|event| CountedItem::of(&event)).collect();
     if found.is_empty() && !rule.forbids() {
         let nearest = nearest_names(pattern.as_str(), events().map(|event| event.name()));
@@ -168,10 +166,7 @@ fn outermost_calls<'e>(context: &CheckContext<'e>, calls: impl Iterator<Item = E
 
 /// Counts items in the rule's scope.
 fn measure_items(rule: &Rule, context: &CheckContext<'_>, mut items: Vec<CountedItem>) -> Result<Measurement, String> {
-    let members = match &rule.scope {
-        RuleScope::Trace => None,
-        RuleScope::Within(span) | RuleScope::Each(span) => Some(SpanMembers::new(context, span)?),
-    };
+    let members = scope_members(rule, context)?;
     let is_by_launch = matches!(rule.figure, Figure::Kernels | Figure::Copies | Figure::Fills);
     if let Some(members) = &members {
         if is_by_launch {
@@ -179,16 +174,34 @@ fn measure_items(rule: &Rule, context: &CheckContext<'_>, mut items: Vec<Counted
         }
         members.retain_members(context, &mut items);
     }
-    let samples = match (&members, &rule.scope) {
-        (Some(members), RuleScope::Each(_)) => {
-            let totals = members.totals(context, &items).into_iter().map(Quantity::Count);
-            let spans = members.found.spans.iter().map(|span| Some(*span));
-            spans.zip(totals).map(|(spot, value)| Sample { value, spot }).collect()
-        }
-        _ => vec![Sample { value: Quantity::Count(items.len() as u64), spot: None }],
-    };
+    let totals = scope_totals(rule, context, members.as_ref(), &items).into_iter();
+    let samples = totals.map(|(count, spot)| Sample { value: Quantity::Count(count), spot }).collect();
     let detail = unlinked_detail(context).filter(|_| is_by_launch && members.is_some());
     Ok(Measurement { samples, spots: items.iter().map(|item| item.spot).collect(), detail })
+}
+
+/// Returns the spans of the rule's scope; `None` for the trace.
+fn scope_members(rule: &Rule, context: &CheckContext<'_>) -> Result<Option<SpanMembers>, String> {
+    match &rule.scope {
+        RuleScope::Trace => Ok(None),
+        RuleScope::Within(span) | RuleScope::Each(span) => SpanMembers::new(context, span).map(Some),
+    }
+}
+
+/// Returns the sum of the weights of items that lie in the scope, or those of each span.
+fn scope_totals(
+    rule: &Rule,
+    context: &CheckContext<'_>,
+    members: Option<&SpanMembers>,
+    items: &[CountedItem],
+) -> Vec<(u64, Option<Spot>)> {
+    match (members, &rule.scope) {
+        (Some(members), RuleScope::Each(_)) => {
+            let spans = members.found.spans.iter().map(|span| Some(*span));
+            members.totals(context, items).into_iter().zip(spans).collect()
+        }
+        _ => vec![(items.iter().map(|item| item.weight).fold(0, u64::saturating_add), None)],
+    }
 }
 
 /// Returns an error if the rule selects work, but the span of none of it is known: then the rule would hold for any span.
@@ -201,11 +214,10 @@ fn require_spans_of_work(
     if items.is_empty() || items.iter().any(|item| members.knows_span(context, item)) {
         return Ok(());
     }
-    let pattern = rule.pattern.as_ref().map_or("*", NamePattern::as_str);
     let pieces = count_with_noun(items.len() as u64, "piece");
     Err(format!(
         "{pieces} of work named `{}` ran, but without a known launch, so its span is unknown; record the launches, or set `optional`",
-        printable(pattern)
+        printable(rule.pattern_or_all().as_str())
     ))
 }
 
@@ -225,26 +237,15 @@ fn measure_kernel_share(rule: &Rule, context: &CheckContext<'_>) -> Result<Measu
     let is_kernel = |event: &Event<'_>| is_work_of(rule.figure, event);
     let mut all = weighted(context.events.iter().filter(is_kernel).map(|event| CountedItem::of(&event)).collect());
     let mut own = weighted(select_named(rule, context, is_kernel, "kernel")?);
-    let sum = |items: &[CountedItem]| items.iter().map(|item| item.weight).fold(0, u64::saturating_add);
-    let share = |part, whole| (whole > 0).then(|| Quantity::Percent(percent_of(part, whole)));
-    let samples: Vec<_> = match &rule.scope {
-        RuleScope::Trace => share(sum(&own), sum(&all)).map(|value| Sample { value, spot: None }).into_iter().collect(),
-        RuleScope::Within(span) => {
-            let members = SpanMembers::new(context, span)?;
-            members.retain_members(context, &mut all);
-            members.retain_members(context, &mut own);
-            share(sum(&own), sum(&all)).map(|value| Sample { value, spot: None }).into_iter().collect()
-        }
-        RuleScope::Each(span) => {
-            let members = SpanMembers::new(context, span)?;
-            members.retain_members(context, &mut own);
-            let totals = members.totals(context, &own).into_iter().zip(members.totals(context, &all));
-            let samples = members.found.spans.iter().zip(totals);
-            samples
-                .filter_map(|(span, (own, all))| Some(Sample { value: share(own, all)?, spot: Some(*span) }))
-                .collect()
-        }
-    };
+    let members = scope_members(rule, context)?;
+    if let Some(members) = &members {
+        members.retain_members(context, &mut all);
+        members.retain_members(context, &mut own);
+    }
+    let totals = |items: &[CountedItem]| scope_totals(rule, context, members.as_ref(), items).into_iter();
+    let share =
+        |((own, spot), (all, _))| (all > 0).then(|| Sample { value: Quantity::Percent(percent_of(own, all)), spot });
+    let samples: Vec<_> = totals(&own).zip(totals(&all)).filter_map(share).collect();
     if samples.is_empty() {
         return Err("no kernel ran there; check the scope, or set `optional`".to_owned());
     }
@@ -252,20 +253,19 @@ fn measure_kernel_share(rule: &Rule, context: &CheckContext<'_>) -> Result<Measu
 }
 
 fn measure_spans(rule: &Rule, context: &CheckContext<'_>) -> Result<Measurement, String> {
-    let everything = NamePattern::from("*");
-    let pattern = rule.pattern.as_ref().unwrap_or(&everything);
-    let items = match FoundSpans::new(context.events, pattern) {
+    let items = match FoundSpans::new(context.events, &rule.pattern_or_all()) {
         Ok(found) => found.items(context.events),
         // Without any span, the rule would hold for any trace.
-        Err(fault) if !rule.forbids() || FoundSpans::new(context.events, &everything).is_err() => return Err(fault),
+        Err(fault) if !rule.forbids() || FoundSpans::new(context.events, &NamePattern::from("*")).is_err() => {
+            return Err(fault);
+        }
         Err(_) => Vec::new(),
     };
     measure_items(rule, context, items)
 }
 
 fn measure_durations(rule: &Rule, context: &CheckContext<'_>, statistic: Statistic) -> Result<Measurement, String> {
-    let everything = NamePattern::from("*");
-    let found = FoundSpans::new(context.events, rule.pattern.as_ref().unwrap_or(&everything))?;
+    let found = FoundSpans::new(context.events, &rule.pattern_or_all())?;
     let mut items = found.items(context.events);
     if let RuleScope::Within(span) = &rule.scope {
         SpanMembers::new(context, span)?.retain_members(context, &mut items);
@@ -312,50 +312,53 @@ fn measure_times(rule: &Rule, context: &CheckContext<'_>) -> Result<Measurement,
     if rule.figure == Figure::ExposedCommunication && !has_communication {
         return Err("the trace has no communication between devices; record some, or set `optional`".to_owned());
     }
+    let windows = scope_windows(rule, context, busy.window(), "")?;
     let mut gaps = Vec::new();
-    let mut value_in = |start: Timestamp, end: Timestamp| {
-        let length = end.since(start);
-        match rule.figure {
-            Figure::Busy => Quantity::Percent(percent_of(busy.ns_within(start, end), length)),
-            Figure::Idle => Quantity::Nanoseconds(length - busy.ns_within(start, end)),
-            Figure::LongestGap => {
-                let (from, to) = busy.longest_gap(start, end);
-                gaps.push(Spot { event: None, start: from, end: to });
-                Quantity::Nanoseconds(to.since(from))
+    let mut value_of = |times: &Intervals| {
+        let ns = |ns_within: &dyn Fn(Timestamp, Timestamp) -> u64| -> u64 {
+            times.parts().iter().map(|(start, end)| ns_within(*start, *end)).sum()
+        };
+        let busy_ns = |start, end| busy.ns_within(start, end);
+        let share = |part| Quantity::Percent(percent_of(part, times.total_ns()));
+        match (rule.figure, times.parts()) {
+            (Figure::Busy, _) => share(ns(&busy_ns)),
+            (Figure::Idle, _) => Quantity::Nanoseconds(times.total_ns() - ns(&busy_ns)),
+            (Figure::LongestGap, &[(start, end), ..]) => {
+                let (start, end) = busy.longest_gap(start, end);
+                gaps.push(Spot { event: None, start, end });
+                Quantity::Nanoseconds(end.since(start))
             }
-            _ => Quantity::Percent(percent_of(context.exposed_ns(start, end), length)),
+            _ => share(ns(&|start, end| context.exposed_ns(start, end))),
         }
     };
-    let samples: Vec<_> = match &rule.scope {
-        RuleScope::Trace => {
-            let window = busy.window().filter(|(start, end)| end > start);
-            window.map(|(start, end)| Sample { value: value_in(start, end), spot: None }).into_iter().collect()
-        }
-        RuleScope::Within(span) => sample_together(rule, context, &FoundSpans::new(context.events, span)?),
-        RuleScope::Each(span) => {
-            let spans = FoundSpans::new(context.events, span)?.spans.into_iter().filter(|span| span.end > span.start);
-            spans.map(|span| Sample { value: value_in(span.start, span.end), spot: Some(span) }).collect()
-        }
-    };
-    if samples.is_empty() {
-        return Err("the scope takes no time; check it, or set `optional`".to_owned());
-    }
+    let samples = windows.iter().map(|(times, spot)| Sample { value: value_of(times), spot: *spot }).collect();
     if rule.figure == Figure::LongestGap && rule.scope == RuleScope::Trace {
         gaps = busy.gaps().map(|(start, end)| Spot { event: None, start, end }).collect();
     }
     Ok(Measurement { samples, spots: gaps, detail: None })
 }
 
-/// Returns a share of devices in all spans together.
-fn sample_together(rule: &Rule, context: &CheckContext<'_>, found: &FoundSpans) -> Vec<Sample> {
-    let union = found.union();
-    let ns = |(start, end): &(Timestamp, Timestamp)| match rule.figure {
-        Figure::Busy => context.busy().ns_within(*start, *end),
-        _ => context.exposed_ns(*start, *end),
+/// Returns the times of the scope: of the trace, of all spans together or of each; an error if none takes time.
+fn scope_windows(
+    rule: &Rule,
+    context: &CheckContext<'_>,
+    trace: Option<(Timestamp, Timestamp)>,
+    why: &str,
+) -> Result<Vec<(Intervals, Option<Spot>)>, String> {
+    let times_of = |span: &Spot| Intervals::union([(span.start, span.end.max(span.start))]);
+    let mut windows: Vec<_> = match &rule.scope {
+        RuleScope::Trace => vec![(Intervals::union(trace), None)],
+        RuleScope::Within(span) => vec![(FoundSpans::new(context.events, span)?.union(), None)],
+        RuleScope::Each(span) => {
+            let spans = FoundSpans::new(context.events, span)?.spans.into_iter();
+            spans.map(|span| (times_of(&span), Some(span))).collect()
+        }
     };
-    let (part, whole) = (union.parts().iter().map(ns).sum(), union.total_ns());
-    let value = (whole > 0).then(|| Quantity::Percent(percent_of(part, whole)));
-    value.map(|value| Sample { value, spot: None }).into_iter().collect()
+    windows.retain(|(times, _)| times.total_ns() > 0);
+    if windows.is_empty() {
+        return Err(format!("the scope takes no time{why}; check it, or set `optional`"));
+    }
+    Ok(windows)
 }
 
 /// Measures the share of the pieces of critical paths that `is_meant` selects.
@@ -365,26 +368,17 @@ fn measure_path(
     is_meant: impl Fn(&PathPiece<'_>) -> bool,
 ) -> Result<Measurement, String> {
     let range = context.events.slice_range();
-    let windows: Vec<(Timestamp, Timestamp, Option<Spot>)> = match &rule.scope {
-        RuleScope::Each(span) => {
-            let spans = FoundSpans::new(context.events, span)?.spans;
-            spans.into_iter().map(|span| (span.start, span.end, Some(span))).collect()
-        }
-        _ => vec![(range.start, range.end, None)],
-    };
+    let windows = scope_windows(rule, context, Some((range.start, range.end)), ", so it has no critical path")?;
     let paths = context.paths();
     let (mut samples, mut spots) = (Vec::new(), Vec::new());
-    for (start, end, spot) in windows.into_iter().filter(|(start, end, _)| end > start) {
+    for (times, spot) in windows {
         let mut ns = 0;
-        for piece in paths.walk(start..end).filter(&is_meant) {
+        for piece in times.parts().iter().flat_map(|(start, end)| paths.walk(*start..*end)).filter(&is_meant) {
             ns += piece.duration_ns();
             let event = piece.event.map(|event| event.index());
             spots.push(Spot { event, start: piece.start, end: piece.end });
         }
-        samples.push(Sample { value: Quantity::Percent(percent_of(ns, end.since(start))), spot });
-    }
-    if samples.is_empty() {
-        return Err("the scope takes no time, so it has no critical path; check it, or set `optional`".to_owned());
+        samples.push(Sample { value: Quantity::Percent(percent_of(ns, times.total_ns())), spot });
     }
     Ok(Measurement { samples, spots, detail: None })
 }
@@ -396,9 +390,7 @@ fn measure_memory(
     whose: &str,
 ) -> Result<Measurement, String> {
     let mut peaks: HashMap<(i64, i64), (u64, Event<'_>)> = HashMap::default();
-    for event in context.events.iter().filter(|event| event.name() == MEMORY_EVENT) {
-        let number = |key| event.arg(key).and_then(as_signed);
-        let (kind, device) = (number("Device Type").unwrap_or(0), number("Device Id").unwrap_or(-1));
+    for ((kind, device), event) in memory_events(context.events) {
         if let Some(total) = event.total_allocated().filter(|_| is_meant(device)) {
             let peak = peaks.entry((kind, device)).or_insert((total, event));
             *peak = if total > peak.0 { (total, event) } else { *peak };
@@ -439,10 +431,4 @@ fn measure_causes<'c>(
     let value = Quantity::Count(found.iter().map(|(_, count)| *count).fold(0, u64::saturating_add));
     let detail = (!texts.is_empty()).then(|| texts.join(", "));
     Ok(Measurement { samples: vec![Sample { value, spot: None }], spots: Vec::new(), detail })
-}
-
-/// Returns a percentage; 0 if `whole` is 0.
-#[expect(clippy::cast_precision_loss, reason = "shares of fewer than 2^53 nanoseconds")]
-fn percent_of(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

@@ -164,6 +164,11 @@ impl Rule {
         self.fault()?.key
     }
 
+    /// Returns the pattern of what it measures; without one, of everything.
+    fn pattern_or_all(&self) -> NamePattern {
+        self.pattern.clone().unwrap_or_else(|| NamePattern::from("*"))
+    }
+
     /// Returns whether it forbids what it counts; then matching nothing is what it wants.
     fn forbids(&self) -> bool {
         self.min.is_none_or(Quantity::is_zero) && self.max.is_some_and(Quantity::is_zero)

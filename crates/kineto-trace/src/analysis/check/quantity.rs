@@ -78,7 +78,6 @@ impl Quantity {
     }
 
     /// Returns the name of the unit and the number in JSON; times are microseconds.
-    #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
     pub(super) fn to_json(self) -> (&'static str, serde_json::Value) {
         match self {
             Quantity::Count(count) => ("count", count.into()),
@@ -171,7 +170,6 @@ fn fmt_time(ns: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{}{point}{fraction} {unit}", ns / size)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
 fn fmt_bytes(bytes: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (unit, size) = match bytes {
         0..1024 => return write!(f, "{bytes} B"),

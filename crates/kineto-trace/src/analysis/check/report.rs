@@ -5,6 +5,7 @@ use super::nearest::printable;
 use super::quantity::Quantity;
 use crate::text::truncate_name;
 use crate::time::Timestamp;
+use kineto_model::named_values;
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -43,33 +44,27 @@ pub struct RuleOutcome {
     pub places: Vec<RulePlace>,
 }
 
-/// Whether a trace meets a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleStatus {
-    /// The trace meets the rule.
-    Holds,
-    /// A value breaks a limit.
-    Fails,
-    /// The rule matches nothing in the trace, so it could not fail. This is a failure.
-    Unmatched,
-    /// The rule matches nothing, and is optional.
-    Skipped,
-    /// The rule's parts do not fit together. This is a failure.
-    Invalid,
+named_values! {
+    /// Whether a trace meets a rule.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RuleStatus {
+        /// The trace meets the rule.
+        Holds => "holds",
+        /// A value breaks a limit.
+        Fails => "fails",
+        /// The rule matches nothing in the trace, so it could not fail. This is a failure.
+        Unmatched => "unmatched",
+        /// The rule matches nothing, and is optional.
+        Skipped => "skipped",
+        /// The rule's parts do not fit together. This is a failure.
+        Invalid => "invalid",
+    }
+
+    /// Returns the name in JSON: "holds", "fails", "unmatched", "skipped" or "invalid".
+    pub const fn as_str;
 }
 
 impl RuleStatus {
-    /// Returns the name in JSON: "holds", "fails", "unmatched", "skipped" or "invalid".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            RuleStatus::Holds => "holds",
-            RuleStatus::Fails => "fails",
-            RuleStatus::Unmatched => "unmatched",
-            RuleStatus::Skipped => "skipped",
-            RuleStatus::Invalid => "invalid",
-        }
-    }
-
     /// Returns whether it is a failure.
     pub const fn is_failure(self) -> bool {
         !matches!(self, RuleStatus::Holds | RuleStatus::Skipped)

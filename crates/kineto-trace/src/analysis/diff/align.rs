@@ -1,6 +1,6 @@
 //! Aligns the outlines of two steps: which node of one is which of the other, by names first, then by order and likeness.
 
-use super::outline::{Outline, OutlineNode};
+use super::outline::OutlineNode;
 use super::profile::ClassKind;
 use super::sides::{MergedSide, SideClass};
 use crate::hash::HashSet;
@@ -19,10 +19,9 @@ const MIN_EVIDENCE: u64 = 3;
 
 /// One side of an alignment.
 pub(super) struct AlignedSide<'s> {
-    pub(super) outline: &'s Outline,
-    pub(super) side: &'s MergedSide<'s>,
+    side: &'s MergedSide<'s>,
     /// By class: its counterpart of the same name.
-    pub(super) partners: &'s [Option<u32>],
+    partners: &'s [Option<u32>],
     /// By class: what its name tells.
     hints: Vec<NameHints>,
     parents: Vec<u32>,
@@ -40,7 +39,8 @@ struct NodeTotals {
 }
 
 impl<'s> AlignedSide<'s> {
-    pub(super) fn new(outline: &'s Outline, side: &'s MergedSide<'s>, partners: &'s [Option<u32>]) -> AlignedSide<'s> {
+    pub(super) fn new(side: &'s MergedSide<'s>, partners: &'s [Option<u32>]) -> AlignedSide<'s> {
+        let outline = side.outline();
         let mut parents = vec![0; outline.nodes.len()];
         let mut totals = vec![NodeTotals::default(); outline.nodes.len()];
         // A parent comes before its children.
@@ -67,11 +67,11 @@ impl<'s> AlignedSide<'s> {
         }
         let is_matched = vec![false; outline.nodes.len()];
         let hints = side.classes.iter().map(|class| NameHints::new(class.name)).collect();
-        AlignedSide { outline, side, partners, hints, parents, totals, is_matched }
+        AlignedSide { side, partners, hints, parents, totals, is_matched }
     }
 
     fn node(&self, number: u32) -> Option<&'s OutlineNode> {
-        self.outline.nodes.get(number as usize)
+        self.side.outline().nodes.get(number as usize)
     }
 
     fn class(&self, number: u32) -> Option<(u32, &'s SideClass<'s>)> {
@@ -266,7 +266,6 @@ impl<'s> Alignment<'s> {
 }
 
 /// Returns the smaller of two numbers as a share of the larger; 1 if both are 0.
-#[expect(clippy::cast_precision_loss, reason = "a share")]
 fn ratio(a: u64, b: u64) -> f64 {
     if a == b { 1.0 } else { a.min(b) as f64 / a.max(b) as f64 }
 }

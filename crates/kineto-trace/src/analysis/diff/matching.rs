@@ -26,10 +26,8 @@ pub(super) fn match_classes(a: &MergedSide<'_>, b: &MergedSide<'_>) -> Vec<Class
     let is_open = |partners: &[Option<u32>]| partners.iter().any(Option::is_none);
     let mut groups = Groups::new(partners_a.len(), partners_b.len());
     if is_open(&partners_a) && is_open(&partners_b) {
-        let (outline_a, outline_b) = (a.outline(), b.outline());
-        let sides = (AlignedSide::new(outline_a, a, &partners_a), AlignedSide::new(outline_b, b, &partners_b));
-        let alignment = Alignment::new(sides.0, sides.1);
-        groups.join(&alignment, [outline_a, outline_b]);
+        let alignment = Alignment::new(AlignedSide::new(a, &partners_a), AlignedSide::new(b, &partners_b));
+        groups.join(&alignment, [a.outline(), b.outline()]);
     }
     pairs.extend(groups.into_pairs(&partners_a, &partners_b));
     pairs

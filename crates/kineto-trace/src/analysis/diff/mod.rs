@@ -24,6 +24,7 @@ pub use profile::{ClassKind, TraceProfile};
 pub use screen::DiffScreen;
 
 use super::summary::{PathKind, WorkClass};
+use kineto_model::named_values;
 use sides::MergedSide;
 
 /// The differences between two traces, or two sets of traces; made by [`Diff::between`] and [`DiffOptions::compare`].
@@ -74,24 +75,19 @@ pub struct Diff {
     side_without_steps: Option<&'static str>,
 }
 
-/// What a difference is the mean of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DiffUnit {
-    /// A step, `ProfilerStep#n`, to the end of its last work, but at most to the next step.
-    Step,
-    /// A trace, from the start of its first slice to the end of its last.
-    Trace,
-}
-
-impl DiffUnit {
-    /// Returns the name: "step" or "trace".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            DiffUnit::Step => "step",
-            DiffUnit::Trace => "trace",
-        }
+named_values! {
+    /// What a difference is the mean of.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum DiffUnit {
+        /// A step, `ProfilerStep#n`, to the end of its last work, but at most to the next step.
+        Step => "step",
+        /// A trace, from the start of its first slice to the end of its last.
+        Trace => "trace",
     }
+
+    /// Returns the name: "step" or "trace".
+    pub const fn as_str;
 }
 
 /// The traces of one side.
@@ -120,27 +116,21 @@ pub struct LeftOutTrace {
     pub reason: LeftOutReason,
 }
 
-/// Why a trace takes no part in a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LeftOutReason {
-    /// The other side lacks its rank.
-    RankOfOneSide,
-    /// Its run lacks a rank that other runs of the side have.
-    IncompleteRun,
-    /// Its run has fewer than four steps, and other runs of the side have more.
-    FewSteps,
-}
-
-impl LeftOutReason {
-    /// Returns the name in JSON: "`rank_of_one_side`", "`incomplete_run`" or "`few_steps`".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            LeftOutReason::RankOfOneSide => "rank_of_one_side",
-            LeftOutReason::IncompleteRun => "incomplete_run",
-            LeftOutReason::FewSteps => "few_steps",
-        }
+named_values! {
+    /// Why a trace takes no part in a comparison.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum LeftOutReason {
+        /// The other side lacks its rank.
+        RankOfOneSide => "rank_of_one_side",
+        /// Its run lacks a rank that other runs of the side have.
+        IncompleteRun => "incomplete_run",
+        /// Its run has fewer than four steps, and other runs of the side have more.
+        FewSteps => "few_steps",
     }
+
+    /// Returns the name in JSON: "`rank_of_one_side`", "`incomplete_run`" or "`few_steps`".
+    pub const fn as_str;
 }
 
 /// The change of the mean step or trace. Times are nanoseconds.
@@ -229,69 +219,53 @@ impl ClassSide {
     }
 }
 
-/// How two classes were matched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum MatchReason {
-    /// They have the same kind and name.
-    Name,
-    /// They are at the same place of a step: in matching operations, in the same order, with similar work.
-    Place,
-    /// There is no counterpart.
-    Unmatched,
-}
-
-impl MatchReason {
-    /// Returns the name: "name", "place" or "unmatched".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            MatchReason::Name => "name",
-            MatchReason::Place => "place",
-            MatchReason::Unmatched => "unmatched",
-        }
+named_values! {
+    /// How two classes were matched.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum MatchReason {
+        /// They have the same kind and name.
+        Name => "name",
+        /// They are at the same place of a step: in matching operations, in the same order, with similar work.
+        Place => "place",
+        /// There is no counterpart.
+        Unmatched => "unmatched",
     }
+
+    /// Returns the name: "name", "place" or "unmatched".
+    pub const fn as_str;
 }
 
-/// What a change is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ChangeVerdict {
-    /// It takes longer than the spread explains.
-    Slower,
-    /// It takes less time than the spread explains.
-    Faster,
-    /// Only the second side has it.
-    New,
-    /// Only the first side has it.
-    Gone,
-    /// It takes the same time elsewhere, or in another number of events.
-    Moved,
-    /// It changed like most classes of its place, by no more than runs may differ: a clock, the load of the machine, or the build.
-    Drift,
-    /// It changed by more than the threshold, which the spread of steps and runs explains.
-    Noise,
-    /// It changed by more than the threshold, but there are too few values to tell whether by chance.
-    TooFew,
-    /// It did not change by more than the threshold.
-    Same,
+named_values! {
+    /// What a change is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum ChangeVerdict {
+        /// It takes longer than the spread explains.
+        Slower => "slower",
+        /// It takes less time than the spread explains.
+        Faster => "faster",
+        /// Only the second side has it.
+        New => "new",
+        /// Only the first side has it.
+        Gone => "gone",
+        /// It takes the same time elsewhere, or in another number of events.
+        Moved => "moved",
+        /// It changed like most classes of its place, by no more than runs may differ: a clock, the load of the machine, or the build.
+        Drift => "drift",
+        /// It changed by more than the threshold, which the spread of steps and runs explains.
+        Noise => "noise",
+        /// It changed by more than the threshold, but there are too few values to tell whether by chance.
+        TooFew => "too_few",
+        /// It did not change by more than the threshold.
+        Same => "same",
+    }
+
+    /// Returns the name in JSON, such as "slower" or "`too_few`".
+    pub const fn as_str;
 }
 
 impl ChangeVerdict {
-    /// Returns the name in JSON, such as "slower" or "`too_few`".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ChangeVerdict::Slower => "slower",
-            ChangeVerdict::Faster => "faster",
-            ChangeVerdict::New => "new",
-            ChangeVerdict::Gone => "gone",
-            ChangeVerdict::Moved => "moved",
-            ChangeVerdict::Drift => "drift",
-            ChangeVerdict::Noise => "noise",
-            ChangeVerdict::TooFew => "too_few",
-            ChangeVerdict::Same => "same",
-        }
-    }
-
     /// Returns whether it is a change that a report lists: slower, faster, new, gone or moved.
     pub const fn is_change(self) -> bool {
         use ChangeVerdict as V;
@@ -327,7 +301,6 @@ impl DiffTotal {
     }
 
     /// Returns the relative change of the mean, in percent.
-    #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
     pub fn mean_change_percent(&self) -> f64 {
         self.change_ns() as f64 * 100.0 / self.a_ns.max(1) as f64
     }

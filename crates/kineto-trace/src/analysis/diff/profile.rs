@@ -8,6 +8,7 @@ use crate::analysis::summary::{CriticalPath, Devices, PathKind, PathPlace, WorkC
 use crate::hash::HashMap;
 use crate::sorting::{sort_few, sort_few_by_key};
 use crate::time::Timestamp;
+use kineto_model::named_values;
 use std::fmt;
 use std::ops::Range;
 
@@ -32,34 +33,28 @@ pub struct TraceProfile {
 /// The time on a critical path of one kind and class.
 pub(super) type PathShare = (PathKind, Option<u32>, u64);
 
-/// What is compared by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ClassKind {
-    /// An operation or span of the host: its self time.
-    Operation,
-    /// An annotation on the host: its self time.
-    Annotation,
-    /// A call of the runtime or the driver: its self time.
-    Call,
-    /// A kernel, copy or fill: its duration.
-    Work,
-    /// An annotation on a device, from its first to its last work.
-    DeviceAnnotation,
+named_values! {
+    /// What is compared by name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum ClassKind {
+        /// An operation or span of the host: its self time.
+        Operation => "operation",
+        /// An annotation on the host: its self time.
+        Annotation => "annotation",
+        /// A call of the runtime or the driver: its self time.
+        Call => "call",
+        /// A kernel, copy or fill: its duration.
+        Work => "work",
+        /// An annotation on a device, from its first to its last work.
+        DeviceAnnotation => "device_annotation",
+    }
+
+    /// Returns the name in JSON: "operation", "annotation", "call", "work" or "`device_annotation`".
+    pub const fn as_str;
 }
 
 impl ClassKind {
-    /// Returns the name in JSON: "operation", "annotation", "call", "work" or "`device_annotation`".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ClassKind::Operation => "operation",
-            ClassKind::Annotation => "annotation",
-            ClassKind::Call => "call",
-            ClassKind::Work => "work",
-            ClassKind::DeviceAnnotation => "device_annotation",
-        }
-    }
-
     /// Returns whether its time passes on a device.
     pub const fn is_on_device(self) -> bool {
         matches!(self, ClassKind::Work | ClassKind::DeviceAnnotation)
@@ -125,7 +120,6 @@ impl Batches {
     }
 
     /// Returns the mean duration of each full batch.
-    #[expect(clippy::cast_precision_loss, reason = "means of fewer than 2^53 nanoseconds")]
     pub(super) fn means(&self) -> Vec<f64> {
         let full = self.batch_len();
         self.batches

@@ -1,7 +1,7 @@
 //! Formats a difference as text: the changes first, then the totals, then sections.
 
 use super::{ChangeVerdict, ClassChange, ClassKind, ClassMove, Diff, DiffPart, DiffUnit, LeftOutReason, MatchReason};
-use crate::analysis::averages::format_short_time;
+use crate::analysis::summary::format_ns;
 use crate::sorting::sort_few;
 use crate::text::{filled_lines, truncate_name};
 use std::fmt::{self, Formatter};
@@ -368,11 +368,6 @@ fn describe_match(change: &ClassChange) -> String {
 
 fn describe_part(part: &DiffPart) -> String {
     part.name.as_ref().map_or_else(|| part.kind.to_string(), |name| format!("{name} ({})", part.kind))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
-fn format_ns(ns: u64) -> String {
-    format_short_time(ns as f64)
 }
 
 /// Formats a signed time in the unit of its size.

@@ -173,7 +173,6 @@ impl<'p> MergedSide<'p> {
     }
 
     /// Returns the figures of classes; means are of steps, or of traces.
-    #[expect(clippy::cast_precision_loss, reason = "a mean number of events")]
     pub(super) fn figures(&self, group: &[u32], has_steps: bool) -> ClassSide {
         let mut figures = ClassSide::default();
         let names = group.iter().filter_map(|class| self.classes.get(*class as usize));
@@ -197,7 +196,6 @@ impl<'p> MergedSide<'p> {
     }
 
     /// Returns the share of runs in which any of the classes occurs.
-    #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub(super) fn run_share(&self, group: &[u32]) -> f64 {
         let occurs = |trace: &usize| self.class_profiles(group, *trace).next().is_some();
         let occurring = self.runs.iter().filter(|traces| traces.iter().any(occurs)).count();
@@ -210,7 +208,6 @@ impl<'p> MergedSide<'p> {
     }
 
     /// Returns the steps that all ranks of a run have.
-    #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
     fn run_series(&self, group: &[u32], traces: &[usize]) -> StepSeries {
         let steps = self.run_steps(traces);
         let ranks = traces.len().max(1) as f64;
@@ -298,7 +295,6 @@ impl<'p> MergedSide<'p> {
 }
 
 /// Turns counts into shares of their sum.
-#[expect(clippy::cast_precision_loss, reason = "a share")]
 pub(super) fn to_shares<K: Eq + std::hash::Hash>(counts: HashMap<K, u64>) -> HashMap<K, f64> {
     let all: f64 = counts.values().map(|count| *count as f64).sum();
     counts.into_iter().map(|(key, count)| (key, count as f64 / all.max(1.0))).collect()
@@ -370,7 +366,6 @@ impl TraceRuns {
 }
 
 /// Returns the means of the first values, the second ones, and so on, as many as all lists have.
-#[expect(clippy::cast_precision_loss, reason = "a number of ranks")]
 fn mean_of_lists(lists: &[Vec<f64>]) -> Vec<f64> {
     let count = lists.iter().map(Vec::len).min().unwrap_or(0);
     let mean = |at: usize| lists.iter().filter_map(|list| list.get(at)).sum::<f64>() / lists.len() as f64;
@@ -378,7 +373,6 @@ fn mean_of_lists(lists: &[Vec<f64>]) -> Vec<f64> {
 }
 
 /// Returns the share of steps in which classes occur.
-#[expect(clippy::cast_precision_loss, reason = "a share")]
 pub(super) fn occurring_share(runs: &[StepSeries]) -> f64 {
     let (occurring, all) =
         runs.iter().fold((0, 0), |(occurring, all), run| (occurring + run.values.len(), all + run.steps));
@@ -396,7 +390,6 @@ pub(super) fn step_counts(runs: &[StepSeries]) -> Option<[f64; 3]> {
     (all > 0).then(|| [at(0), at(all / 2), at(all - 1)])
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a time of fewer than 2^53 nanoseconds")]
 fn to_float(ns: u64) -> f64 {
     ns as f64
 }

@@ -6,7 +6,7 @@ use super::noise::{
 };
 use super::profile::ClassKind;
 use super::runs::{RunSpread, RunValues};
-use super::sides::{MergedSide, occurring_share, step_counts, to_shares};
+use super::sides::{MergedSide, SideClass, occurring_share, step_counts, to_shares};
 use super::slow::SlowSteps;
 use super::totals::divide_totals;
 use super::{ChangeVerdict, ClassChange, ClassMove, ClassSide, Diff, DiffTotal, DiffUnit, MatchReason};
@@ -90,7 +90,6 @@ impl Limits {
     }
 
     /// Returns whether the change from one time to another does.
-    #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
     fn are_reached_between(self, a_ns: u64, b_ns: u64) -> bool {
         self.are_reached(a_ns.abs_diff(b_ns) as f64 * 100.0 / a_ns.max(1) as f64)
     }
@@ -332,21 +331,20 @@ fn match_streams(a: &MergedSide<'_>, b: &MergedSide<'_>) -> HashMap<Stream, Stre
     only(&all_a, &all_b).into_iter().zip(only(&all_b, &all_a)).collect()
 }
 
-impl Comparison<'_, '_> {
+impl<'p> Comparison<'_, 'p> {
+    /// Returns the first class of each side of a pair, that of the second side first.
+    fn first_classes(&self, pair: &ClassPair) -> impl Iterator<Item = &SideClass<'p>> {
+        let sides = [(self.b, &pair.b), (self.a, &pair.a)];
+        sides.into_iter().filter_map(|(side, list)| side.classes.get(*list.first()? as usize))
+    }
+
     fn kind(&self, pair: &ClassPair) -> ClassKind {
-        let class =
-            |side: &MergedSide<'_>, list: &[u32]| side.classes.get(*list.first()? as usize).map(|class| class.kind);
-        class(self.b, &pair.b).or(class(self.a, &pair.a)).unwrap_or(ClassKind::Operation)
+        self.first_classes(pair).next().map_or(ClassKind::Operation, |class| class.kind)
     }
 
     /// Returns whether it is a call that waits for a device.
     fn is_wait(&self, pair: &ClassPair) -> bool {
-        let is_wait = |side: &MergedSide<'_>, list: &[u32]| {
-            list.first()
-                .and_then(|class| side.classes.get(*class as usize))
-                .is_some_and(|class| CallRole::is_wait(class.name))
-        };
-        self.kind(pair) == ClassKind::Call && (is_wait(self.b, &pair.b) || is_wait(self.a, &pair.a))
+        self.kind(pair) == ClassKind::Call && self.first_classes(pair).any(|class| CallRole::is_wait(class.name))
     }
 
     /// Returns 0 for the host, 1 for devices.
@@ -453,7 +451,6 @@ impl Comparison<'_, '_> {
     }
 
     /// Returns the variance of a difference of two sides, in terms of that of two runs.
-    #[expect(clippy::cast_precision_loss, reason = "a number of runs")]
     fn variance_factor(&self) -> f64 {
         [self.a, self.b].iter().map(|side| 0.5 / side.runs().max(1) as f64).sum()
     }
@@ -514,11 +511,9 @@ impl Comparison<'_, '_> {
         };
         let slow = test.slow.filter(|_| has_both);
         moves.extend(slow.map(|SlowSteps { shares: [a, b], .. }| ClassMove::SlowSteps(a, b)));
-        let class = pair.b.first().and_then(|class| self.b.classes.get(*class as usize));
-        let class = class.or_else(|| self.a.classes.get(*pair.a.first()? as usize));
         ClassChange {
             kind: self.kind(pair),
-            work: class.and_then(|class| class.work),
+            work: self.first_classes(pair).next().and_then(|class| class.work),
             a,
             b,
             matched: pair.matched,
@@ -531,7 +526,6 @@ impl Comparison<'_, '_> {
     }
 
     /// Returns whether the time of an event changed by less than can be measured.
-    #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
     fn is_unresolved(&self, pair: &ClassPair, a: &ClassSide, b: &ClassSide) -> bool {
         // If their number changed more, the time of each does not matter.
         let is_same_count = a.mean_count.max(b.mean_count) <= 1.5 * a.mean_count.min(b.mean_count);

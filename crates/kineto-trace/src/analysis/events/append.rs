@@ -1,6 +1,6 @@
 //! Appends events that another builder collected from a later part of the same file.
 
-use super::builder::{Builder, SliceEnd};
+use super::builder::{Builder, RecordedTimes, SliceEnd};
 use super::strings::StringId;
 use super::{EventRow, EventTrack, Events};
 
@@ -62,6 +62,10 @@ impl Builder {
         }));
         self.arrows.append(part.arrows, rows, &ids);
         self.async_spans.extend(part.async_spans);
+        let RecordedTimes { rows, start, end } = part.recorded;
+        self.recorded.rows.extend(rows.iter().map(|(name, start, end)| (ids.string(*name), *start, *end)));
+        start.into_iter().for_each(|start| self.recorded.add_start(start));
+        self.recorded.end = end.or(self.recorded.end);
         Some(ids)
     }
 

@@ -200,7 +200,7 @@ impl Arguments {
             ArgValue::Bool(value) => StoredValue::Bool(value),
             ArgValue::I64(value) => StoredValue::I64(value),
             ArgValue::F64(value) if value.is_finite() && value.fract() != 0.0 => StoredValue::F64(value),
-            ArgValue::Str(text) => self.store_text(text),
+            ArgValue::Str(text) => self.store_text(text, StoredValue::Text),
             // The writer leaves JSON without a backslash unchanged.
             ArgValue::Json(json) if !json.contains('\\') => self.parse_and_store(json),
             other => self.parse_and_store(&json_text(&other)),
@@ -211,24 +211,24 @@ impl Arguments {
     fn parse_and_store(&mut self, json: &str) -> StoredValue {
         match Json::new(json.as_bytes(), 0).read_value() {
             Ok(value) => self.store_parsed(value).0,
-            Err(_) => self.store_json(json),
+            Err(_) => self.store_text(json, StoredValue::Json),
         }
     }
 
     /// Also returns whether the text was not valid UTF-8.
     fn store_parsed(&mut self, value: JsonValue<'_>) -> (StoredValue, bool) {
         match value {
-            JsonValue::Null => (self.store_json("null"), false),
+            JsonValue::Null => (self.store_text("null", StoredValue::Json), false),
             JsonValue::Bool(value) => (StoredValue::Bool(value), false),
             JsonValue::Number(number) => (self.store_number(number), false),
             JsonValue::NotFinite(value) => (self.parse_and_store(&json_text(&ArgValue::F64(value))), false),
             JsonValue::Text(text) => {
                 let (text, whole) = text.decode_text();
-                (self.store_text(&text), !whole)
+                (self.store_text(&text, StoredValue::Text), !whole)
             }
             JsonValue::Nested(json) => {
                 let text = String::from_utf8_lossy(json);
-                (self.store_json(&text), matches!(text, Cow::Owned(_)))
+                (self.store_text(&text, StoredValue::Json), matches!(text, Cow::Owned(_)))
             }
         }
     }
@@ -244,24 +244,14 @@ impl Arguments {
         let is_float = text == "-0" || text.contains(['.', 'e', 'E']);
         match text.parse() {
             Ok(value) if is_float && f64::is_finite(value) => StoredValue::F64(value),
-            _ => self.store_json(text),
+            _ => self.store_text(text, StoredValue::Json),
         }
     }
 
-    fn store_text(&mut self, text: &str) -> StoredValue {
-        let (at, length) = self.append_text(text);
-        StoredValue::Text(at, length)
-    }
-
-    fn store_json(&mut self, text: &str) -> StoredValue {
-        let (at, length) = self.append_text(text);
-        StoredValue::Json(at, length)
-    }
-
-    fn append_text(&mut self, text: &str) -> (u64, u32) {
+    fn store_text(&mut self, text: &str, stored: fn(u64, u32) -> StoredValue) -> StoredValue {
         let at = self.texts.len() as u64;
         self.texts.push_str(text);
-        (at, u32::try_from(text.len()).unwrap_or(u32::MAX))
+        stored(at, u32::try_from(text.len()).unwrap_or(u32::MAX))
     }
 
     /// Calls `each` with the arguments of one event, in order.

@@ -5,7 +5,7 @@ use super::arrows::{ArrowEnd, Arrows};
 use super::deadline::Deadline;
 use super::notes::Note;
 use super::strings::StringId;
-use super::{EventProcess, EventRow, EventTrack, Events, Phase, TrackId};
+use super::{EventProcess, EventRow, EventTrack, Events, Phase, RecordingRow, TrackId};
 use crate::activity::{Accelerator, ActivityType, ArgValue, Flow};
 use crate::hash::{HashMap, HashSet};
 use crate::time::{EXACT_NS, Timestamp};
@@ -34,6 +34,32 @@ pub struct Builder {
     next_recent: usize,
     /// The time limit for collecting events.
     pub(crate) deadline: Deadline,
+    pub(crate) recorded: RecordedTimes,
+}
+
+/// When a recording began and ended, in nanoseconds from the base.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedTimes {
+    /// The names, starts and ends of the rows of whole recordings.
+    pub(crate) rows: Vec<(StringId, i64, i64)>,
+    pub(crate) start: Option<i64>,
+    pub(crate) end: Option<i64>,
+}
+
+impl RecordedTimes {
+    pub(crate) fn add_start(&mut self, at: i64) {
+        self.start = Some(self.start.map_or(at, |start| start.min(at)));
+    }
+
+    /// Returns the start by the rows, else the one recorded apart.
+    fn start(&self) -> Option<i64> {
+        self.rows.iter().map(|(_, start, _)| *start).min().or(self.start)
+    }
+
+    /// Returns the end recorded apart, else the one by the rows.
+    fn end(&self) -> Option<i64> {
+        self.end.or(self.rows.iter().map(|(.., end)| *end).max())
+    }
 }
 
 impl fmt::Debug for Builder {
@@ -69,7 +95,7 @@ pub(super) struct SliceEnd {
 }
 
 /// The name and category that the begin of an asynchronous slice shares with its end. Other ends may have a name, and no category.
-pub(super) type Pairing = (StringId, StringId);
+pub(crate) type Pairing = (StringId, StringId);
 
 /// The number of tracks that are found without a search.
 const RECENT: usize = 8;
@@ -133,17 +159,9 @@ impl Builder {
         }
     }
 
-    /// Ends the open slice of this name that began last on a track; without a name, the one that began last.
-    pub(crate) fn end_slice(&mut self, track: u32, name: StringId, at: i64, arguments: ArgumentRange) {
-        self.push_end(track, (name, StringId::EMPTY), at, arguments);
-    }
-
-    /// Ends the open slice of this name and category that began last on the track of an asynchronous id.
-    pub(crate) fn end_async_slice(&mut self, track: u32, pairing: Pairing, at: i64, arguments: ArgumentRange) {
-        self.push_end(track, pairing, at, arguments);
-    }
-
-    fn push_end(&mut self, track: u32, pairing: Pairing, at: i64, arguments: ArgumentRange) {
+    /// Ends the open slice of this name that began last on a track; without a name, the one that began last. On the track of an
+    /// asynchronous id, only one of this name and category.
+    pub(crate) fn end_slice(&mut self, track: u32, pairing: Pairing, at: i64, arguments: ArgumentRange) {
         let (at, place) = (relative_timestamp(at), self.events.rows.len());
         self.ends.push(SliceEnd { track, pairing, at, place, arguments });
     }
@@ -248,10 +266,14 @@ impl Builder {
         })
     }
 
-    /// Returns the sorted events. `base` is the origin of all times and of the window, in nanoseconds since the Unix
-    /// epoch; 0 if it is unknown.
-    pub(crate) fn finish(mut self, base: i64, window: (Option<i64>, Option<i64>)) -> Events {
-        self.close_slices(window.1.map(relative_timestamp));
+    /// Returns whether no further event fits.
+    pub(crate) fn is_full(&self) -> bool {
+        self.events.arguments.is_full() || self.events.rows.len() >= u32::MAX as usize
+    }
+
+    /// Returns the sorted events. `base` is the origin of all times, in nanoseconds since the Unix epoch; 0 if it is unknown.
+    pub(crate) fn finish(mut self, base: i64) -> Events {
+        self.close_slices();
         self.take_foreign_slices();
         let base = self.base_of_early_times(base);
         let early = self.events.rows.iter_mut().map(|row| row.rebase_times(base)).filter(|early| *early).count();
@@ -261,9 +283,14 @@ impl Builder {
         self.events.notes.add(Note::WithoutTime, untimed.len() as u64);
         let places = self.sort_rows(&untimed);
         self.arrows.bind_ends(&mut self.events, &places);
-        let edge = |at: Option<i64>| at.map(|at| absolute_timestamp(relative_timestamp(at), base).0);
+        let absolute = |at| absolute_timestamp(relative_timestamp(at), base).0;
         let events = &mut self.events;
-        events.window = edge(window.0).zip(edge(window.1));
+        events.window = self.recorded.start().map(absolute).zip(self.recorded.end().map(absolute));
+        let row = |(name, start, end)| {
+            let name = events.strings.get(name).to_owned();
+            RecordingRow { name, start: absolute(start), end: absolute(end) }
+        };
+        events.recordings = self.recorded.rows.into_iter().map(row).collect();
         events.async_spans = self.async_spans.into_iter().collect();
         events.async_spans.sort_unstable();
         keep_last_entries(&mut events.header);
@@ -292,7 +319,7 @@ impl Builder {
 
     /// Matches separate begins and ends: each end closes the slice of its name on its track that began last, as in Perfetto, and
     /// those inside it. On an asynchronous track, it closes only the slice of its name and category that began last.
-    pub(crate) fn close_slices(&mut self, last: Option<Timestamp>) {
+    pub(crate) fn close_slices(&mut self) {
         let (rows, ends) = (&mut self.events.rows, std::mem::take(&mut self.ends));
         let begins = rows.iter().enumerate().filter(|(_, row)| row.end == OPEN);
         let tracks = &self.events.tracks;
@@ -333,7 +360,8 @@ impl Builder {
         let last_start = rows.iter().map(|row| row.start).max();
         let is_late = |end: Timestamp| last_start.is_some_and(|start| end.since(start) > EXACT_NS);
         let known = rows.iter().map(|row| if row.end == OPEN || is_late(row.end) { row.start } else { row.end });
-        let last = last.or_else(|| known.chain(ends.iter().map(|end| end.at)).max());
+        let last =
+            self.recorded.end().map(relative_timestamp).or_else(|| known.chain(ends.iter().map(|end| end.at)).max());
         for row in rows.iter_mut().filter(|row| row.end == OPEN) {
             row.end = last.unwrap_or(row.start).max(row.start);
             self.events.notes.add(Note::BeginWithoutEnd, 1);

@@ -23,7 +23,7 @@ pub use notes::Note;
 pub use shape::Shape;
 
 pub(super) use arguments::{ArgumentMark, ArgumentRange, Arguments};
-pub(super) use builder::{EventDraft, absolute_timestamp, relative_timestamp};
+pub(super) use builder::{EventDraft, Pairing};
 pub(super) use by_id::EventsById;
 pub(super) use event::id_number;
 pub(super) use notes::Notes;

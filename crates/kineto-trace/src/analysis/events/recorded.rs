@@ -22,7 +22,8 @@ impl Builder {
     pub fn finish_recording(mut self, header: Vec<(String, String)>, start: Timestamp, end: Timestamp) -> Events {
         let written = |(key, json): (String, String)| (key, json_text(&ArgValue::Json(&json)));
         self.events.header = header.into_iter().map(written).collect();
-        self.finish(0, (Some(signed_nanos(start)), Some(signed_nanos(end))))
+        (self.recorded.start, self.recorded.end) = (Some(signed_nanos(start)), Some(signed_nanos(end)));
+        self.finish(0)
     }
 
     pub(crate) fn add_activity(&mut self, activity: &Activity<'_>) {
@@ -57,44 +58,31 @@ impl Builder {
 
     /// Adds a set of counter values as a file has it: numbers only, and each hardware counter separately.
     fn add_counters(&mut self, activity: &Activity<'_>, at: Timestamp) {
-        let kind = activity.kind;
-        let mut sets: Vec<(&str, Vec<(String, ArgValue<'static>)>)> = Vec::new();
-        let mut names = Vec::new();
-        activity.args.visit(&mut |key, value| {
-            names.extend(counter_value(value).map(|value| (key.to_owned(), value)));
-        });
-        let hardware = kind == ActivityType::HardwareCounters;
-        let group = match activity.track.process {
-            Lane::Id(device) if hardware => format!("GPU {device} Counters"),
-            _ => String::new(),
-        };
-        if hardware {
-            sets.extend(names.iter().map(|(name, value)| (name.as_str(), vec![(String::new(), *value)])));
-        } else if !names.is_empty() {
-            sets.push((activity.name, names));
-        }
-        let process = if group.is_empty() { activity.track.process } else { Lane::Name(&group) };
-        for (name, values) in sets {
-            let track = self.track_of(Track { process, thread: activity.track.thread });
-            let arguments = self.events.arguments.store_all(&CounterValues(&values), &mut self.events.strings);
-            let strings = &mut self.events.strings;
-            let (start, category, name) = (signed_nanos(at), strings.intern(kind.as_str()), strings.intern(name));
-            let new = EventDraft {
-                phase: Phase::Counter,
-                track,
-                start,
-                end: Some(start),
-                category,
-                name,
-                arguments,
-                external: None,
+        let mut values = Vec::new();
+        activity.args.visit(&mut |key, value| values.extend(counter_value(value).map(|value| (key.to_owned(), value))));
+        if activity.kind == ActivityType::HardwareCounters {
+            let group = match activity.track.process {
+                Lane::Id(device) => format!("GPU {device} Counters"),
+                Lane::Name(name) => name.to_owned(),
             };
-            self.push(&new);
+            let track = Track { process: Lane::Name(&group), thread: activity.track.thread };
+            values.iter().for_each(|(name, value)| self.add_counter(activity.kind, name, track, at, &[("", *value)]));
+        } else if !values.is_empty() {
+            self.add_counter(activity.kind, activity.name, activity.track, at, &CounterValues(&values));
         }
         if let Some(flow) = activity.flow {
             let track = self.track_of(activity.track);
             self.add_flow(track, signed_nanos(at), flow);
         }
+    }
+
+    fn add_counter(&mut self, kind: ActivityType, name: &str, track: Track<'_>, at: Timestamp, values: &dyn Args) {
+        let (phase, track, start) = (Phase::Counter, self.track_of(track), signed_nanos(at));
+        let Events { arguments, strings, .. } = &mut self.events;
+        let arguments = arguments.store_all(values, strings);
+        let (category, name) = (strings.intern(kind.as_str()), strings.intern(name));
+        let end = Some(start);
+        self.push(&EventDraft { phase, track, start, end, category, name, arguments, external: None });
     }
 
     fn track_of(&mut self, track: Track<'_>) -> u32 {
@@ -337,7 +325,7 @@ mod tests {
                 writer.write_activity(&activity).unwrap();
             }
             writer.finish(Timestamp::from_nanos(BASE), None, "").unwrap();
-            let (recorded, read) = (builder.finish(0, (None, None)), Events::from_reader(file.as_slice()).unwrap());
+            let (recorded, read) = (builder.finish(0), Events::from_reader(file.as_slice()).unwrap());
             let text = String::from_utf8(file).unwrap();
             prop_assert_eq!(recorded.len(), read.len(), "{}", text);
             for (recorded, read) in recorded.iter().zip(read.iter()) {

@@ -15,18 +15,10 @@ pub enum Shape {
 impl Shape {
     /// Parses the shapes of all inputs; `None` if the text is not a list of shapes.
     pub(super) fn parse_all(json: &str) -> Option<Vec<Shape>> {
-        let mut shapes = Vec::new();
-        let mut whole = true;
-        let read = Json::new(json.as_bytes(), 0).read_array(|json| {
-            let shape = match json.read_value()? {
-                JsonValue::Nested(text) => Shape::parse_one(text),
-                _ => None,
-            };
-            whole &= shape.is_some();
-            shapes.extend(shape);
-            Ok(())
-        });
-        (read.is_ok() && whole).then_some(shapes)
+        parse_list(json, |value| match value {
+            JsonValue::Nested(text) => Shape::parse_one(text),
+            _ => None,
+        })
     }
 
     fn parse_one(text: &[u8]) -> Option<Shape> {
@@ -40,29 +32,27 @@ impl Shape {
 
 /// Parses a list of integers; `None` if the text is anything else.
 pub(super) fn parse_integers(json: &str) -> Option<Vec<i64>> {
-    let mut list = Vec::new();
-    let mut whole = true;
-    let read = Json::new(json.as_bytes(), 0).read_array(|json| {
-        let number: Option<i64> = match json.read_value()? {
-            JsonValue::Number(number) => number.as_str().parse().ok(),
-            _ => None,
-        };
-        whole &= number.is_some();
-        list.extend(number);
-        Ok(())
-    });
-    (read.is_ok() && whole).then_some(list)
+    parse_list(json, |value| match value {
+        JsonValue::Number(number) => number.as_str().parse().ok(),
+        _ => None,
+    })
 }
 
 /// Parses a list of strings; `None` if the text is anything else.
 pub(super) fn parse_strings(json: &str) -> Option<Vec<String>> {
-    let mut list = Vec::new();
-    let mut whole = true;
+    parse_list(json, |value| match value {
+        JsonValue::Text(text) => Some(text.decode_text().0.into_owned()),
+        _ => None,
+    })
+}
+
+/// Parses a list; `None` if the text is anything else, or `parse` takes one of its elements for something else.
+fn parse_list<T>(json: &str, parse: impl Fn(JsonValue<'_>) -> Option<T>) -> Option<Vec<T>> {
+    let (mut list, mut whole) = (Vec::new(), true);
     let read = Json::new(json.as_bytes(), 0).read_array(|json| {
-        match json.read_value()? {
-            JsonValue::Text(text) => list.push(text.decode_text().0.into_owned()),
-            _ => whole = false,
-        }
+        let element = parse(json.read_value()?);
+        whole &= element.is_some();
+        list.extend(element);
         Ok(())
     });
     (read.is_ok() && whole).then_some(list)

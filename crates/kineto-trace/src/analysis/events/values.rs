@@ -1,6 +1,7 @@
 //! Conversions of arguments to numbers and text.
 
 use crate::activity::ArgValue;
+use crate::write::json_text;
 
 /// Returns a non-negative integer; text may be decimal or hexadecimal ("0x1f").
 pub(super) fn as_unsigned(value: ArgValue<'_>) -> Option<u64> {
@@ -25,7 +26,6 @@ pub(crate) fn as_signed(value: ArgValue<'_>) -> Option<i64> {
 }
 
 /// Returns a number; files spell special values "inf", "-inf" and "nan".
-#[expect(clippy::cast_precision_loss, reason = "as every reader of JSON takes it")]
 pub(crate) fn as_float(value: ArgValue<'_>) -> Option<f64> {
     match value {
         ArgValue::F64(value) => Some(value),
@@ -33,6 +33,14 @@ pub(crate) fn as_float(value: ArgValue<'_>) -> Option<f64> {
         ArgValue::U64(value) => Some(value as f64),
         ArgValue::Str(text) => text.parse().ok(),
         _ => None,
+    }
+}
+
+/// Returns a value as shown to a user: a text without quotes, others as JSON.
+pub(crate) fn shown_text(value: ArgValue<'_>) -> String {
+    match value {
+        ArgValue::Str(text) => text.to_owned(),
+        other => json_text(&other),
     }
 }
 

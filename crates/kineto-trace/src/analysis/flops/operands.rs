@@ -1,8 +1,7 @@
 //! The inputs of an operation, as formulas see them.
 
-use crate::activity::ArgValue;
+use crate::analysis::events::values::shown_text;
 use crate::analysis::events::{Event, Shape};
-use crate::write::json_text;
 use std::fmt;
 
 /// The inputs of one operation.
@@ -48,7 +47,7 @@ impl<'e> Operands<'e> {
     /// Returns an input that is not a tensor, as text: the `input`th of `Concrete Inputs`, else the argument `name`.
     pub fn value(&self, input: usize, name: &str) -> Option<String> {
         let concrete = self.values.get(input).filter(|value| !value.is_empty()).cloned();
-        concrete.or_else(|| self.event.arg(name).map(value_text))
+        concrete.or_else(|| self.event.arg(name).map(shown_text))
     }
 
     /// Returns the integers of an input, a single number or a list in brackets; `None` for anything else.
@@ -62,11 +61,4 @@ impl<'e> Operands<'e> {
 /// Returns the product; `None` if it overflows.
 pub(super) fn checked_product(numbers: &[u64]) -> Option<u64> {
     numbers.iter().try_fold(1u64, |product, number| product.checked_mul(*number))
-}
-
-fn value_text(value: ArgValue<'_>) -> String {
-    match value {
-        ArgValue::Str(text) => text.to_owned(),
-        other => json_text(&other),
-    }
 }

@@ -4,7 +4,7 @@ use super::list::EventList;
 use super::parallel::{Parallelism, read_blocks};
 use super::source::ValueReader;
 use super::time::round_to_integer;
-use crate::analysis::events::{Events, FileFigures, Note, RecordingRow, absolute_timestamp, relative_timestamp};
+use crate::analysis::events::{Events, FileFigures, Note};
 use crate::analysis::fault::{Cause, Fault};
 use crate::analysis::json_reader::{Json, JsonValue, Result};
 use crate::write::chrome::INCOMPLETE;
@@ -67,20 +67,9 @@ impl FileReader {
 
     pub(super) fn finish(mut self, bytes: u64) -> Events {
         self.list.apply_names();
-        let EventList { mut builder, start, recordings, window_end, elements, .. } = self.list;
+        let EventList { mut builder, elements, .. } = self.list;
         builder.events.file = FileFigures { bytes, elements, base_ns: self.base, is_perfetto: false };
-        let start = recordings.iter().map(|(_, start, _)| *start).min().or(start);
-        let end = window_end.or(recordings.iter().map(|(.., end)| *end).max());
-        let mut events = builder.finish(self.base, (start, end));
-        let base = events.file.base_ns;
-        let at = |ns| absolute_timestamp(relative_timestamp(ns), base).0;
-        let row = |(name, start, end)| RecordingRow {
-            name: events.strings.get(name).to_owned(),
-            start: at(start),
-            end: at(end),
-        };
-        events.recordings = recordings.into_iter().map(row).collect();
-        events
+        builder.finish(self.base)
     }
 
     fn read_object(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
@@ -185,7 +174,7 @@ impl FileReader {
                 }
                 self.list.elements += 1;
             }
-            if self.list.is_full() {
+            if self.list.builder.is_full() {
                 return Err(Fault::new(
                     Cause::TooLarge("more than four billion events or arguments"),
                     source.position(),

@@ -11,11 +11,6 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct EventList {
     pub(super) builder: Builder,
-    /// The start of the recording.
-    pub(super) start: Option<i64>,
-    /// The names, starts and ends of the rows of whole recordings.
-    pub(super) recordings: Vec<(StringId, i64, i64)>,
-    pub(super) window_end: Option<i64>,
     /// The number of elements, and of those with a phase.
     pub(super) elements: u64,
     pub(super) phase_count: u64,
@@ -54,17 +49,9 @@ impl EventList {
         self.builder.events.notes.add(note, 1);
     }
 
-    /// Returns whether no further element fits.
-    pub(super) fn is_full(&self) -> bool {
-        self.builder.events.arguments.is_full() || self.builder.events.rows.len() >= u32::MAX as usize
-    }
-
     /// Appends a later part of the same list. Returns whether it fits; otherwise nothing is changed.
     pub(super) fn append(&mut self, part: EventList) -> bool {
         let Some(ids) = self.builder.append(part.builder) else { return false };
-        self.start = self.start.into_iter().chain(part.start).min();
-        self.recordings.extend(part.recordings.iter().map(|(name, start, end)| (ids.string(*name), *start, *end)));
-        self.window_end = part.window_end.or(self.window_end);
         self.elements += part.elements;
         self.phase_count += part.phase_count;
         self.names.extend(part.names.into_iter().map(|(part, name)| {
@@ -103,7 +90,7 @@ impl EventList {
             ('B', Some(at)) => self.add_event(line, Phase::Slice, at, None),
             ('E', Some(at)) => {
                 let track = self.line_track_number(line);
-                self.builder.end_slice(track, line.name, at, line.arguments);
+                self.builder.end_slice(track, (line.name, StringId::EMPTY), at, line.arguments);
             }
             ('M', _) => self.apply_metadata(line),
             ('s' | 'f', Some(at)) => self.add_arrow(line, phase, at),
@@ -130,7 +117,7 @@ impl EventList {
         let Some(lasted) = line.duration else { return self.drop_line(line, Note::WithoutTime) };
         let end = at.saturating_add(lasted.max(0));
         if line.category == Some(StringId::TRACE) {
-            self.recordings.push((line.name, at, end));
+            self.builder.recorded.rows.push((line.name, at, end));
             return self.release_arguments(line);
         }
         if lasted < 0 {
@@ -143,10 +130,10 @@ impl EventList {
         let is_in = |group: &str| matches!(&line.process, TrackId::Name(name) if name == group);
         let name = self.builder.events.strings.get(line.name);
         if is_in("") && name == "Record Window End" {
-            self.window_end = Some(at);
+            self.builder.recorded.end = Some(at);
             self.release_arguments(line);
         } else if is_in("Traces") && name.starts_with("Iteration Start") {
-            self.start = Some(self.start.map_or(at, |start| start.min(at)));
+            self.builder.recorded.add_start(at);
             self.release_arguments(line);
         } else {
             self.add_event(line, Phase::Instant, at, Some(at));
@@ -163,7 +150,7 @@ impl EventList {
             'b' => self.add_event_on(track, line, Phase::Slice, at, None),
             'e' => {
                 let pairing = (line.name, self.line_category(line));
-                self.builder.end_async_slice(track, pairing, at, line.arguments);
+                self.builder.end_slice(track, pairing, at, line.arguments);
             }
             _ => self.add_event_on(track, line, Phase::Instant, at, Some(at)),
         }

@@ -78,18 +78,16 @@ impl ReadOptions {
     ///
     /// Default: false; then it is an error, as is always a file without any event.
     #[must_use]
-    pub fn partial(mut self, partial: bool) -> ReadOptions {
-        self.partial = partial;
-        self
+    pub fn partial(self, partial: bool) -> ReadOptions {
+        ReadOptions { partial, ..self }
     }
 
     /// Limits the size of the JSON or the packets, after decompression.
     ///
     /// Fixed limits apply too: 64 MiB for an event or a packet, and 128 levels of nesting.
     #[must_use]
-    pub fn max_bytes(mut self, bytes: u64) -> ReadOptions {
-        self.max_bytes = bytes;
-        self
+    pub fn max_bytes(self, bytes: u64) -> ReadOptions {
+        ReadOptions { max_bytes: bytes, ..self }
     }
 
     /// Limits how long events are read; there is no limit by default. After that time the events read so far are
@@ -99,18 +97,16 @@ impl ReadOptions {
     /// the time. In Perfetto's format the names of tracks may come last, so the rest is always skimmed. WebAssembly has no clock and ignores the limit.
     /// With a limit, JSON is parsed on one thread.
     #[must_use]
-    pub fn time_limit(mut self, limit: Duration) -> ReadOptions {
-        self.time_limit = Some(limit);
-        self
+    pub fn time_limit(self, limit: Duration) -> ReadOptions {
+        ReadOptions { time_limit: Some(limit), ..self }
     }
 
     /// Sets a callback that receives the number of bytes read so far, about every 256 KiB.
     ///
     /// For a compressed file these are the bytes after decompression, so their final number is not known before the end.
     #[must_use]
-    pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> ReadOptions {
-        self.progress = Some(Arc::new(report));
-        self
+    pub fn on_progress(self, report: impl Fn(u64) + Send + Sync + 'static) -> ReadOptions {
+        ReadOptions { progress: Some(Arc::new(report)), ..self }
     }
 
     /// Reads a trace file, as [`Events::read`].

@@ -2,8 +2,9 @@
 
 use crate::activity::Args;
 use crate::analysis::events::values::as_float;
-use crate::analysis::events::{Event, Events, ProcessTitles, StringId, TrackId};
+use crate::analysis::events::{Event, Events, StringId, TrackId};
 use crate::sorting::sort_few_by;
+use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// The values of one series of a counter.
@@ -30,38 +31,33 @@ pub struct CounterFigures {
 
 /// Returns the figures of each series, in order of track, counter and series. Values that are not finite are left out.
 pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
-    let titles = events.process_titles();
-    let mut all: BTreeMap<CounterKey<'_>, Series> = BTreeMap::new();
+    let figures = |([track, name, series], found): ([String; 3], Series)| found.into_figures(name, series, track);
+    collect_series(events, Series::default, |series, _, value| series.add(value)).into_iter().map(figures).collect()
+}
+
+/// Collects the finite values of each series of counters, in order of its texts: the heading of its process or device, its counter and
+/// its name. Values of several threads are one series, as in viewers.
+pub(super) fn collect_series<S>(
+    events: &Events,
+    new: impl Fn() -> S,
+    add: impl Fn(&mut S, Timestamp, f64),
+) -> Vec<([String; 3], S)> {
+    let mut all: BTreeMap<(&TrackId, StringId, String), S> = BTreeMap::new();
     for event in events.iter().filter(Event::is_counter) {
-        event.visit(&mut |key, value| {
+        event.visit(&mut |series, value| {
             if let Some(value) = as_float(value).filter(|value| value.is_finite()) {
-                all.entry(CounterKey::new(&event, key)).or_default().add(value);
+                let key = (&event.track().process, event.name_id(), series.to_owned());
+                add(all.entry(key).or_insert_with(&new), event.start(), value);
             }
         });
     }
-    let figures = |(key, found): (CounterKey<'_>, Series)| {
-        let [track, name, series] = key.into_texts(events, &titles);
-        found.into_figures(name, series, track)
+    let titles = events.process_titles();
+    let texts = |((process, name, series), found): ((&TrackId, StringId, String), S)| {
+        ([titles.title(process), events.strings.get(name).to_owned(), series], found)
     };
-    let mut rows: Vec<_> = all.into_iter().map(figures).collect();
-    sort_few_by(&mut rows, |a, b| (&a.track, &a.name, &a.series).cmp(&(&b.track, &b.name, &b.series)));
+    let mut rows: Vec<_> = all.into_iter().map(texts).collect();
+    sort_few_by(&mut rows, |(a, _), (b, _)| a.cmp(b));
     rows
-}
-
-/// Identifies a series: its process or device, counter and name. Values of several threads are one series, as in viewers.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CounterKey<'e>(&'e TrackId, StringId, String);
-
-impl<'e> CounterKey<'e> {
-    pub(super) fn new(event: &Event<'e>, series: &str) -> CounterKey<'e> {
-        CounterKey(&event.track().process, event.name_id(), series.to_owned())
-    }
-
-    /// Returns the heading of its process or device, its counter and its name.
-    pub(super) fn into_texts(self, events: &Events, titles: &ProcessTitles<'_>) -> [String; 3] {
-        let CounterKey(process, name, series) = self;
-        [titles.title(process), events.strings.get(name).to_owned(), series]
-    }
 }
 
 /// The values of a series so far.
@@ -75,7 +71,6 @@ struct Series {
 }
 
 impl Series {
-    #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 values")]
     fn add(&mut self, value: f64) {
         self.count += 1;
         (self.min, self.max) =

@@ -79,13 +79,11 @@ fn name_shared_gains(findings: &mut [Finding]) {
 }
 
 /// Returns a percentage; 0 if `whole` is 0.
-#[expect(clippy::cast_precision_loss, reason = "shares of fewer than 2^53 nanoseconds")]
-pub(super) fn percent_of(part: u64, whole: u64) -> f64 {
+pub(in crate::analysis) fn percent_of(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
 /// Returns a duration with the unit that fits it, such as "1.500ms".
-#[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
 pub fn format_ns(ns: u64) -> String {
     format_short_time(ns as f64)
 }

@@ -28,7 +28,6 @@ pub struct Durations {
 }
 
 impl Durations {
-    #[expect(clippy::cast_precision_loss, reason = "means of fewer than 2^53 nanoseconds")]
     fn new(all: impl Iterator<Item = u64> + Clone) -> Durations {
         let (count, sum) = all.clone().fold((0u64, 0u64), |(count, sum), ns| (count + 1, sum.saturating_add(ns)));
         if count == 0 {
@@ -169,7 +168,6 @@ fn collective_kind(event: &Event<'_>) -> &'static str {
 }
 
 /// Returns the copies and fills by direction.
-#[expect(clippy::cast_precision_loss, reason = "rates of fewer than 2^53 bytes")]
 pub(super) fn copy_figures(work: &[Work<'_>]) -> Vec<CopyFigures> {
     let mut kinds: BTreeMap<String, Vec<&Work<'_>>> = BTreeMap::new();
     for work in work.iter().filter(|work| is_copy(&work.event)) {

@@ -46,8 +46,8 @@ pub(super) fn summary_json(summary: &Summary) -> Value {
         "idle": idle_json(summary),
         "gaps_top5": gaps_json(summary),
         "launch": launch,
-        "queue": { "max": queue_max, "streams": queues_json(summary) },
-        "steps": steps_json(summary),
+        "queue": { "max": queue_max, "streams": list_json(&summary.queues, queue_json) },
+        "steps": list_json(&summary.steps, |row| step_json(summary, row)),
         "critical_path": path::paths_json(summary),
         "annotations": {
             "host": annotations_json(&summary.host_annotations),
@@ -57,8 +57,8 @@ pub(super) fn summary_json(summary: &Summary) -> Value {
             "name": row.name, "count": row.count, "sum": ns_to_micros(row.sum_ns), "p50": ns_to_micros(row.p50_ns),
             "p95": ns_to_micros(row.p95_ns), "max": ns_to_micros(row.max_ns),
         })).collect::<Vec<_>>(),
-        "memory": memory_json(summary),
-        "counters": counters_json(summary),
+        "memory": list_json(&summary.memory, memory_json),
+        "counters": list_json(&summary.counters, counter_json),
         "ops_total": ops_total(summary),
         "ops_top20": top_ops_json(summary, |row| row.self_cpu_ns(), |_| true),
         "ops_device_top20": top_ops_json(summary, |row| row.self_device_ns().cast_signed(), |row| row.self_device_ns() > 0),
@@ -184,28 +184,22 @@ fn launches_json(summary: &Summary) -> Value {
     })
 }
 
-fn queues_json(summary: &Summary) -> Vec<Value> {
-    let queue = |row: &super::QueueFigures| {
-        json!({
-            "device": track_id_json(&row.stream.device), "stream": track_id_json(&row.stream.stream), "points": row.points, "max": row.max,
-            "min": row.min, "mean_of_points": row.mean_of_points, "time_mean": row.time_mean,
-        })
-    };
-    summary.queues.iter().map(queue).collect()
+fn queue_json(row: &super::QueueFigures) -> Value {
+    json!({
+        "device": track_id_json(&row.stream.device), "stream": track_id_json(&row.stream.stream), "points": row.points, "max": row.max,
+        "min": row.min, "mean_of_points": row.mean_of_points, "time_mean": row.time_mean,
+    })
 }
 
-fn steps_json(summary: &Summary) -> Vec<Value> {
-    let step = |row: &super::StepFigures| {
-        json!({
-            "n": row.number, "start": since_start(summary, row.start), "dur": ns_to_micros(row.ns),
-            "device_events": row.device_events, "device_sum": ns_to_micros(row.device_ns),
-            "device_busy_launched": ns_to_micros(row.device_busy_ns),
-            "device_busy_in_window": ns_to_micros(row.device_busy_in_window_ns),
-            "device_end": row.device_end.map(|end| since_start(summary, end)),
-            "end_with_device": ns_to_micros(row.ns_with_device()),
-        })
-    };
-    summary.steps.iter().map(step).collect()
+fn step_json(summary: &Summary, row: &super::StepFigures) -> Value {
+    json!({
+        "n": row.number, "start": since_start(summary, row.start), "dur": ns_to_micros(row.ns),
+        "device_events": row.device_events, "device_sum": ns_to_micros(row.device_ns),
+        "device_busy_launched": ns_to_micros(row.device_busy_ns),
+        "device_busy_in_window": ns_to_micros(row.device_busy_in_window_ns),
+        "device_end": row.device_end.map(|end| since_start(summary, end)),
+        "end_with_device": ns_to_micros(row.ns_with_device()),
+    })
 }
 
 fn annotations_json(rows: &[AnnotationFigures]) -> Vec<Value> {
@@ -215,25 +209,19 @@ fn annotations_json(rows: &[AnnotationFigures]) -> Vec<Value> {
         .collect()
 }
 
-fn memory_json(summary: &Summary) -> Vec<Value> {
-    let memory = |row: &super::MemoryFigures| {
-        json!({
-            "device_type": row.device_type, "device": row.device, "peak_allocated": row.peak_allocated,
-            "peak_reserved": row.peak_reserved, "allocations": row.allocations, "frees": row.frees,
-            "allocated_bytes": row.allocated_bytes, "growth": row.growth,
-        })
-    };
-    summary.memory.iter().map(memory).collect()
+fn memory_json(row: &super::MemoryFigures) -> Value {
+    json!({
+        "device_type": row.device_type, "device": row.device, "peak_allocated": row.peak_allocated,
+        "peak_reserved": row.peak_reserved, "allocations": row.allocations, "frees": row.frees,
+        "allocated_bytes": row.allocated_bytes, "growth": row.growth,
+    })
 }
 
-fn counters_json(summary: &Summary) -> Vec<Value> {
-    let counter = |row: &super::CounterFigures| {
-        json!({
-            "name": row.name, "series": row.series, "track": row.track, "count": row.count, "min": row.min,
-            "max": row.max, "mean": row.mean, "last": row.last,
-        })
-    };
-    summary.counters.iter().map(counter).collect()
+fn counter_json(row: &super::CounterFigures) -> Value {
+    json!({
+        "name": row.name, "series": row.series, "track": row.track, "count": row.count, "min": row.min,
+        "max": row.max, "mean": row.mean, "last": row.last,
+    })
 }
 
 fn ops_total(summary: &Summary) -> Value {
@@ -281,6 +269,10 @@ fn durations_json(row: &Durations) -> Value {
     })
 }
 
+fn list_json<T>(rows: &[T], row_json: impl Fn(&T) -> Value) -> Vec<Value> {
+    rows.iter().map(row_json).collect()
+}
+
 /// Merges two objects.
 fn merge_objects(mut object: Value, more: Value) -> Value {
     if let (Some(members), Value::Object(more)) = (object.as_object_mut(), more) {
@@ -301,12 +293,10 @@ fn since_start(summary: &Summary, at: Timestamp) -> f64 {
     signed_micros(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 pub(in crate::analysis) fn ns_to_micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 pub(in crate::analysis) fn signed_micros(ns: i64) -> f64 {
     ns as f64 / 1e3
 }
@@ -320,7 +310,6 @@ pub(super) fn rounded_percent(part: u64, whole: u64) -> Option<f64> {
     signed_percent(i64::try_from(part).ok()?, i64::try_from(whole).ok()?)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
 fn signed_percent(part: i64, whole: i64) -> Option<f64> {
     (whole != 0).then(|| (part as f64 * 1e4 / whole as f64).round() / 1e2)
 }

@@ -38,7 +38,6 @@ pub struct LaunchFigures {
 }
 
 impl LaunchFigures {
-    #[expect(clippy::cast_precision_loss, reason = "means of fewer than 2^53 nanoseconds")]
     pub(super) fn new(work: &[Work<'_>]) -> LaunchFigures {
         const SLOW_CALL_NS: u64 = 50_000;
         const LONG_DELAY_NS: u64 = 100_000;
@@ -95,7 +94,6 @@ pub struct QueueFigures {
 
 impl QueueFigures {
     /// Returns `None` for a stream without a known launch.
-    #[expect(clippy::cast_precision_loss, reason = "means of lengths")]
     pub(super) fn new(stream: &StreamId, work: &[Work<'_>]) -> Option<QueueFigures> {
         let launched = || work.iter().filter_map(|work| Some((work.sure_launch()?.start(), work.start())));
         // At equal times, launches come first.

@@ -2,7 +2,7 @@
 
 use crate::activity::DeviceType;
 use crate::analysis::events::values::as_signed;
-use crate::analysis::events::{Events, MEMORY_EVENT};
+use crate::analysis::events::{Event, Events, MEMORY_EVENT};
 use std::collections::BTreeMap;
 
 /// The memory of one device or of the host, from the `[memory]` events of its allocator.
@@ -44,10 +44,7 @@ pub(super) fn memory_title(device_type: i64, device: i64) -> String {
 /// Returns the figures of each device, in order of type and number.
 pub(super) fn memory_figures(events: &Events) -> Vec<MemoryFigures> {
     let mut devices: BTreeMap<(i64, i64), MemoryFigures> = BTreeMap::new();
-    let name = events.strings.find(MEMORY_EVENT.as_bytes());
-    for event in events.iter().filter(|event| Some(event.name_id()) == name) {
-        let number = |key| event.arg(key).and_then(as_signed);
-        let (device_type, device) = (number("Device Type").unwrap_or(0), number("Device Id").unwrap_or(-1));
+    for ((device_type, device), event) in memory_events(events) {
         let row = devices.entry((device_type, device)).or_insert_with(|| MemoryFigures {
             device_type,
             device,
@@ -65,4 +62,13 @@ pub(super) fn memory_figures(events: &Events) -> Vec<MemoryFigures> {
         }
     }
     devices.into_values().collect()
+}
+
+/// Returns the events about allocated or freed memory, with the type and the number of their device; the host has a negative number.
+pub(in crate::analysis) fn memory_events(events: &Events) -> impl Iterator<Item = ((i64, i64), Event<'_>)> {
+    let name = events.strings.find(MEMORY_EVENT.as_bytes());
+    events.iter().filter(move |event| Some(event.name_id()) == name).map(|event| {
+        let number = |key| event.arg(key).and_then(as_signed);
+        ((number("Device Type").unwrap_or(0), number("Device Id").unwrap_or(-1)), event)
+    })
 }

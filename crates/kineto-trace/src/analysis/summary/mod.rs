@@ -26,6 +26,7 @@ pub use counters::CounterFigures;
 pub use findings::Finding;
 #[doc(hidden)]
 pub use findings::format_ns;
+pub(super) use findings::percent_of;
 pub use groups::{AnnotationFigures, CollectiveFigures, CopyFigures, Durations, KernelFigures};
 pub use idle::{Gap, GapHost, IdleTime, StreamIdle};
 pub(super) use intervals::Intervals;
@@ -33,6 +34,7 @@ pub(super) use json::{ns_to_micros, round_to_thousandths, signed_micros};
 pub use launches::{LaunchFigures, QueueFigures};
 pub(super) use losses::recorded_losses;
 pub use memory::MemoryFigures;
+pub(super) use memory::memory_events;
 pub use occupation::{Exclusive, Occupation};
 pub use overlong::OverlongWork;
 pub(super) use overlong::find_overlong;
@@ -178,7 +180,7 @@ impl Summary {
 
     fn without_averages(events: &Events, nesting: &Nesting, attribution: &Attribution<'_>) -> Summary {
         let devices = Devices::new(events, attribution);
-        let busy = Intervals::union(devices.busy_work().map(|work| work.interval()));
+        let busy = devices.busy_times();
         let steps = steps::step_figures(events, &devices, &busy);
         let paths = || path::summary_paths(events, &devices, attribution, &steps);
         let ((critical_path, longest_step_path), summary) =

@@ -52,10 +52,8 @@ impl Occupation {
     pub(super) fn new(devices: &Devices<'_>, busy: &Intervals) -> Option<Occupation> {
         let start = devices.busy_work().map(|work| work.start()).min()?;
         let end = devices.busy_work().map(|work| work.end()).max()?;
-        let of = |class| {
-            Intervals::union(devices.busy_work().filter(|work| work.class == class).map(|work| work.interval()))
-        };
-        let [compute, comm, memory] = [WorkClass::Compute, WorkClass::Communication, WorkClass::Memory].map(of);
+        let classes = [WorkClass::Compute, WorkClass::Communication, WorkClass::Memory];
+        let [compute, comm, memory] = classes.map(|class| devices.times_of(class));
         let both = compute.intersection(&comm);
         let all = both.intersection(&memory).total_ns();
         let pairs = [both.total_ns(), compute.intersection(&memory).total_ns(), comm.intersection(&memory).total_ns()];

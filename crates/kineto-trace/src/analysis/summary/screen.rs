@@ -8,6 +8,7 @@ use crate::analysis::averages::units::format_bytes;
 use crate::sorting::sort_few_by_key;
 use crate::text::{count_with_noun, filled_lines, padded, truncate_name};
 use crate::{Error, ErrorKind};
+use kineto_model::named_values;
 use std::cmp::Reverse;
 use std::fmt::{self, Formatter};
 use std::str::FromStr;
@@ -27,50 +28,32 @@ pub struct Screen<'s> {
     section: Option<ScreenSection>,
 }
 
-/// A section below the first screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ScreenSection {
-    /// The findings with their evidence.
-    Findings,
-    /// The critical paths.
-    Path,
-    /// The steps.
-    Steps,
-    /// Operations of the host.
-    Operations,
-    /// Kernels, copies and fills.
-    Kernels,
-    /// Memory of the host and of devices.
-    Memory,
-    /// Counters.
-    Counters,
-}
+named_values! {
+    /// A section below the first screen.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum ScreenSection {
+        /// The findings with their evidence.
+        Findings => "findings",
+        /// The critical paths.
+        Path => "path",
+        /// The steps.
+        Steps => "steps",
+        /// Operations of the host.
+        Operations => "operations",
+        /// Kernels, copies and fills.
+        Kernels => "kernels",
+        /// Memory of the host and of devices.
+        Memory => "memory",
+        /// Counters.
+        Counters => "counters",
+    }
 
-impl ScreenSection {
     /// All sections, in their order.
-    pub const ALL: &'static [ScreenSection] = &[
-        ScreenSection::Findings,
-        ScreenSection::Path,
-        ScreenSection::Steps,
-        ScreenSection::Operations,
-        ScreenSection::Kernels,
-        ScreenSection::Memory,
-        ScreenSection::Counters,
-    ];
+    pub const ALL;
 
     /// Returns its name: "findings", "path", "steps", "operations", "kernels", "memory" or "counters".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ScreenSection::Findings => "findings",
-            ScreenSection::Path => "path",
-            ScreenSection::Steps => "steps",
-            ScreenSection::Operations => "operations",
-            ScreenSection::Kernels => "kernels",
-            ScreenSection::Memory => "memory",
-            ScreenSection::Counters => "counters",
-        }
-    }
+    pub const fn as_str;
 }
 
 impl ScreenSection {
@@ -380,10 +363,7 @@ impl<'s> Screen<'s> {
         let mut rows: Vec<&Average> = self.summary.averages.ops().iter().collect();
         let key = |row: &&Average| if has_devices { row.device_ns().cast_signed() } else { row.self_cpu_ns() };
         sort_few_by_key(&mut rows, |row| (Reverse(key(row)), Reverse(row.self_cpu_ns()), row.name()));
-        if rows.is_empty() {
-            return Ok(());
-        }
-        self.write_heading(f, if has_devices { "Operations, by device time" } else { "Operations, by self time" })?;
+        let heading = if has_devices { "Operations, by device time" } else { "Operations, by self time" };
         let third = if has_devices { "device" } else { "CPU mean" };
         let cells = |row: &Average| {
             let own = u64::try_from(row.self_cpu_ns()).unwrap_or(0);
@@ -391,63 +371,50 @@ impl<'s> Screen<'s> {
             [format_ns(own), format_ns(row.cpu_ns()), format_ns(third), row.count().to_string()]
         };
         let rows = rows.into_iter().map(|row| (row.name(), cells(row)));
-        self.write_table(f, ["self CPU", "total CPU", third, "calls"], rows)
+        self.write_table(f, heading, ["self CPU", "total CPU", third, "calls"], rows)
     }
 
     fn write_kernels(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         let total: u64 = self.summary.kernels.iter().map(|row| row.durations.sum_ns).sum();
-        if self.summary.kernels.is_empty() {
-            return Ok(());
-        }
-        self.write_heading(f, "Kernels, copies and fills")?;
         let rows = self.summary.kernels.iter().map(|row| {
             let count = row.durations.count;
             let mean = row.durations.sum_ns / count.max(1);
             let share = format!("{:.1} %", percent_of(row.durations.sum_ns, total));
             (row.name.as_str(), [format_ns(row.durations.sum_ns), format_ns(mean), share, count.to_string()])
         });
-        self.write_table(f, ["total", "mean", "share", "calls"], rows)
+        self.write_table(f, "Kernels, copies and fills", ["total", "mean", "share", "calls"], rows)
     }
 
     fn write_memory(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        if self.summary.memory.is_empty() {
-            return Ok(());
-        }
-        self.write_heading(f, "Memory")?;
         let rows = self.summary.memory.iter().map(|row| {
             let peak = row.peak_allocated.map_or_else(|| "-".to_owned(), |bytes| format_bytes(bytes.cast_signed()));
-            (
-                row.title(),
-                [
-                    peak,
-                    format_bytes(row.growth),
-                    format_bytes(row.allocated_bytes.cast_signed()),
-                    row.allocations.to_string(),
-                ],
-            )
+            let allocated = format_bytes(row.allocated_bytes.cast_signed());
+            (row.title(), [peak, format_bytes(row.growth), allocated, row.allocations.to_string()])
         });
-        self.write_table(f, ["peak", "growth", "allocated", "allocations"], rows)
+        self.write_table(f, "Memory", ["peak", "growth", "allocated", "allocations"], rows)
     }
 
     fn write_counters(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        if self.summary.counters.is_empty() {
-            return Ok(());
-        }
-        self.write_heading(f, "Counters")?;
         let rows = self.summary.counters.iter().map(|row| {
             let name = [row.track.as_str(), row.name.as_str(), row.series.as_str()];
             let name = name.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ");
             (name, [format_float(row.min), format_float(row.mean), format_float(row.max), row.count.to_string()])
         });
-        self.write_table(f, ["min", "mean", "max", "values"], rows)
+        self.write_table(f, "Counters", ["min", "mean", "max", "values"], rows)
     }
 
+    /// Writes a table, unless it has no row.
     fn write_table(
         &self,
         f: &mut dyn fmt::Write,
+        heading: &str,
         titles: [&str; 4],
         rows: impl ExactSizeIterator<Item = (impl AsRef<str>, [String; 4])>,
     ) -> fmt::Result {
+        if rows.len() == 0 {
+            return Ok(());
+        }
+        self.write_heading(f, heading)?;
         let name = self.width - 2 - titles.len() * (NUMBER + 1);
         let numbers = |cells: [&str; 4]| cells.map(|cell| format!(" {cell:>NUMBER$}")).concat();
         writeln!(f, "  {:name$}{}", "", numbers(titles))?;

@@ -1,10 +1,8 @@
 //! The values of counters and of allocated memory over time, reduced to a limited number of points.
 
-use super::counters::CounterKey;
-use crate::activity::Args as _;
-use crate::analysis::events::values::{as_float, as_signed};
-use crate::analysis::events::{Event, Events, MEMORY_EVENT};
-use crate::sorting::sort_few_by;
+use super::counters::collect_series;
+use super::memory::{memory_events, memory_title};
+use crate::analysis::events::Events;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -67,41 +65,29 @@ impl Events {
     /// Returns the values of all counters in at most `points` intervals each, in the order of
     /// [`Summary::counters`](super::Summary::counters). Values that are not finite are left out.
     pub fn counter_series(&self, points: usize) -> Vec<CounterSeries> {
-        let (window, titles) = (self.window(), self.process_titles());
-        let mut all: BTreeMap<CounterKey<'_>, PointList> = BTreeMap::new();
-        for event in self.iter().filter(Event::is_counter) {
-            event.visit(&mut |series, value| {
-                if let Some(value) = as_float(value).filter(|value| value.is_finite()) {
-                    let list =
-                        all.entry(CounterKey::new(&event, series)).or_insert_with(|| PointList::new(window, points));
-                    list.add(event.start(), value);
-                }
-            });
-        }
-        let series = |(key, list): (CounterKey<'_>, PointList)| {
-            let [track, name, series] = key.into_texts(self, &titles);
-            CounterSeries { name, series, track, points: list.points }
+        let window = self.window();
+        let all = collect_series(self, || PointList::new(window, points), PointList::add);
+        let series = |([track, name, series], list): ([String; 3], PointList)| CounterSeries {
+            name,
+            series,
+            track,
+            points: list.points,
         };
-        let mut rows: Vec<_> = all.into_iter().map(series).collect();
-        sort_few_by(&mut rows, |a, b| (&a.track, &a.name, &a.series).cmp(&(&b.track, &b.name, &b.series)));
-        rows
+        all.into_iter().map(series).collect()
     }
 
     /// Returns the allocated bytes of the host and of devices in at most `points` intervals each, in the order of
     /// [`Summary::memory`](super::Summary::memory). Without totals in the trace, the values count from its start.
-    #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 bytes")]
     pub fn memory_series(&self, points: usize) -> Vec<CounterSeries> {
         let window = self.window();
         let mut all: BTreeMap<(i64, i64), (i64, PointList)> = BTreeMap::new();
-        for event in self.iter().filter(|event| event.name() == MEMORY_EVENT) {
-            let number = |key| event.arg(key).and_then(as_signed);
-            let key = (number("Device Type").unwrap_or(0), number("Device Id").unwrap_or(-1));
+        for (key, event) in memory_events(self) {
             let (held, list) = all.entry(key).or_insert_with(|| (0, PointList::new(window, points)));
             *held = held.saturating_add(event.bytes().unwrap_or(0));
             list.add(event.start(), event.total_allocated().map_or(*held as f64, |total| total as f64));
         }
         let series = |((device_type, device), (_, list)): (_, (_, PointList))| {
-            let name = super::memory::memory_title(device_type, device);
+            let name = memory_title(device_type, device);
             CounterSeries { name, series: String::new(), track: String::new(), points: list.points }
         };
         all.into_iter().map(series).collect()

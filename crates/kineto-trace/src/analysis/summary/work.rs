@@ -1,37 +1,34 @@
 //! Device work: its class, its stream and its launch.
 
+use super::intervals::Intervals;
 use crate::analysis::events::values::as_signed;
 use crate::analysis::events::{Event, Events, StringId, TrackId};
 use crate::analysis::relations::Attribution;
 use crate::hash::HashMap;
 use crate::sorting::sort_few_by_key;
 use crate::time::Timestamp;
+use kineto_model::named_values;
 
-/// The class of device work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WorkClass {
-    /// Communication between devices: NCCL, RCCL and similar, all-reduces of vLLM and of PyTorch's symmetric memory, or work with a
-    /// `Collective name`.
-    Communication,
-    /// Any other kernel.
-    Compute,
-    /// Copies and fills.
-    Memory,
-    /// An MTIA command that waits for an event; it occupies a stream without counting as busy.
-    Wait,
+named_values! {
+    /// The class of device work.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum WorkClass {
+        /// Communication between devices: NCCL, RCCL and similar, all-reduces of vLLM and of PyTorch's symmetric memory, or work with a
+        /// `Collective name`.
+        Communication => "comm",
+        /// Any other kernel.
+        Compute => "compute",
+        /// Copies and fills.
+        Memory => "memory",
+        /// An MTIA command that waits for an event; it occupies a stream without counting as busy.
+        Wait => "wait",
+    }
+
+    /// Returns the name: "comm", "compute", "memory" or "wait".
+    pub const fn as_str;
 }
 
 impl WorkClass {
-    /// Returns the name: "comm", "compute", "memory" or "wait".
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            WorkClass::Communication => "comm",
-            WorkClass::Compute => "compute",
-            WorkClass::Memory => "memory",
-            WorkClass::Wait => "wait",
-        }
-    }
-
     /// Returns the class of device work; `None` for any other event.
     pub fn of(event: &Event<'_>) -> Option<WorkClass> {
         event.is_device_work().then(|| WorkClass::from_work(event))
@@ -180,6 +177,16 @@ impl<'e> Devices<'e> {
         streams.iter_mut().for_each(|(_, all)| all.sort_by_key(Work::interval));
         sort_few_by_key(&mut streams, |(stream, _)| *stream);
         streams
+    }
+
+    /// Returns the times at which devices were busy.
+    pub(in crate::analysis) fn busy_times(&self) -> Intervals {
+        Intervals::union(self.busy_work().map(|work| work.interval()))
+    }
+
+    /// Returns the times at which work of a class ran.
+    pub(in crate::analysis) fn times_of(&self, class: WorkClass) -> Intervals {
+        Intervals::union(self.busy_work().filter(|work| work.class == class).map(|work| work.interval()))
     }
 
     /// Returns the work that counts as busy time.

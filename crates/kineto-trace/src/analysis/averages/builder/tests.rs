@@ -1,6 +1,7 @@
 //! Tests of `builder.rs`.
 
 use super::*;
+use crate::activity::ArgValue;
 use crate::analysis::sample::{SampleTrace, micros};
 use ActivityType::{CudaRuntime, GpuMemcpy, GpuUserAnnotation, PythonFunction, UserAnnotation};
 

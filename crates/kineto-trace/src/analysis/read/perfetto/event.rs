@@ -5,7 +5,7 @@ use super::flows::RawFlowEnd;
 use super::wire::ProtoMessage;
 use super::{CounterPoint, LooseEnd, OpenSlice, PerfettoReader};
 use crate::activity::ArgValue;
-use crate::analysis::events::{ArgumentRange, EventDraft, Events, Note, Phase, StringId};
+use crate::analysis::events::{ArgumentRange, EventDraft, Events, Note, Pairing, Phase, StringId};
 use crate::analysis::json_reader::Result;
 use crate::analysis::json_reader::{Json, JsonValue};
 use crate::write::chrome::{INCOMPLETE, spaced_rank};
@@ -102,8 +102,8 @@ impl PerfettoReader {
             return Ok(());
         }
         if read.category == StringId::TRACE {
-            self.recordings.push((read.name, time.at, time.at));
-            self.open_slice(track, OpenSlice::Recording(self.recordings.len() - 1));
+            self.open_slice(track, OpenSlice::Recording(self.builder.recorded.rows.len()));
+            self.builder.recorded.rows.push((read.name, time.at, time.at));
             return Ok(());
         }
         let mark = self.builder.events.arguments.current_mark();
@@ -139,13 +139,13 @@ impl PerfettoReader {
             Some(OpenSlice::LeftOut) => {}
             Some(OpenSlice::Async) => self.builder.events.notes.add(Note::AsyncTrack, 1),
             Some(OpenSlice::Recording(index)) => {
-                if let Some((_, start, end)) = self.recordings.get_mut(index) {
+                if let Some((_, start, end)) = self.builder.recorded.rows.get_mut(index) {
                     *end = time.at.max(*start);
                 }
             }
             Some(OpenSlice::Event) | None => {
                 let arguments = self.store_annotations(message, time.sequence)?;
-                self.builder.end_slice(track, StringId::EMPTY, time.at, arguments);
+                self.builder.end_slice(track, Pairing::default(), time.at, arguments);
             }
         }
         Ok(())
@@ -167,7 +167,7 @@ impl PerfettoReader {
             return Ok(());
         }
         if !has_category && name.starts_with("Iteration Start: ") {
-            self.start = Some(self.start.map_or(time.at, |start| start.min(time.at)));
+            self.builder.recorded.add_start(time.at);
             return Ok(());
         }
         if !has_category && read.has_flows && flow_kind_of_name(name).is_some() {
@@ -291,7 +291,7 @@ impl PerfettoReader {
             Ok(())
         });
         let end = end.map(|end| i64::try_from(end).unwrap_or(i64::MAX));
-        self.window_end = self.window_end.max(end);
+        self.builder.recorded.end = self.builder.recorded.end.max(end);
         if let Some(seed) = seed {
             self.flows.decode_ends(seed, &mut self.builder.events);
             for loose in self.loose.iter_mut().filter(|loose| !loose.is_decoded) {

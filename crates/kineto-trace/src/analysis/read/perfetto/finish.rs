@@ -2,10 +2,7 @@
 
 use super::{CounterPoint, LocalTrack, PerfettoReader};
 use crate::activity::{ActivityType, Flow, FlowEnd};
-use crate::analysis::events::{
-    EventDraft, Events, FileFigures, Note, Phase, RecordingRow, StringId, TrackId, absolute_timestamp,
-    relative_timestamp,
-};
+use crate::analysis::events::{EventDraft, Events, FileFigures, Note, Phase, StringId, TrackId};
 use crate::hash::HashMap;
 use crate::write::perfetto::flow_kind_of_name;
 use std::collections::BTreeSet;
@@ -23,9 +20,7 @@ impl PerfettoReader {
     pub(in super::super) fn finish(mut self, bytes: u64) -> Events {
         let base_ns = self.clocks.base.unwrap_or(0);
         self.builder.events.file = FileFigures { bytes, elements: self.elements, base_ns, is_perfetto: true };
-        let start = self.recordings.iter().map(|(_, start, _)| *start).min().or(self.start);
-        let end = self.window_end.or(self.recordings.iter().map(|(.., end)| *end).max());
-        self.builder.close_slices(end.map(relative_timestamp));
+        self.builder.close_slices();
         self.name_processes();
         let rows = self.add_tracks();
         self.builder.renumber_tracks(&rows);
@@ -35,17 +30,9 @@ impl PerfettoReader {
         for row in self.descriptions.named_rows() {
             self.builder.name_known_track(row);
         }
-        let PerfettoReader { mut builder, flows, recordings, .. } = self;
+        let PerfettoReader { mut builder, flows, .. } = self;
         flows.finish(&mut builder.events);
-        let mut events = builder.finish(0, (start, end));
-        let at = |ns| absolute_timestamp(relative_timestamp(ns), 0).0;
-        let row = |(name, start, end)| RecordingRow {
-            name: events.strings.get(name).to_owned(),
-            start: at(start),
-            end: at(end),
-        };
-        events.recordings = recordings.into_iter().map(row).collect();
-        events
+        builder.finish(0)
     }
 
     fn name_processes(&mut self) {

@@ -51,10 +51,6 @@ pub(super) struct PerfettoReader {
     counters: Vec<CounterPoint>,
     flows: ReadFlows,
     loose: Vec<LooseEnd>,
-    /// The names, starts and ends of whole recordings, in nanoseconds.
-    recordings: Vec<(StringId, i64, i64)>,
-    start: Option<i64>,
-    window_end: Option<i64>,
     /// Whether the time limit has passed; then only the ends of slices, descriptions and the header are read.
     is_late: bool,
     /// The number of packets with an event.
@@ -159,8 +155,7 @@ impl PerfettoReader {
     pub(super) fn read_file(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
         while let Some(message) = next_packet(source)? {
             self.read_packet(message, true)?;
-            let events = &self.builder.events;
-            if events.arguments.is_full() || events.rows.len() >= u32::MAX as usize {
+            if self.builder.is_full() {
                 let cause = Cause::TooLarge("more than four billion events or arguments");
                 return Err(Fault::new(cause, source.position()));
             }

@@ -527,16 +527,14 @@ fn truncated_files_are_read_up_to_their_last_packet() {
 fn damaged_files_never_panic_and_errors_name_the_byte() {
     for file in [small_file(), torch_packets().concat()] {
         for at in 0..file.len() {
-            for mask in [0x01, 0x80, 0x7f, 0xff] {
-                let mut damaged = file.clone();
-                damaged[at] ^= mask;
-                match ReadOptions::new().partial(at % 2 == 0).from_reader(damaged.as_slice()) {
-                    Ok(events) => {
-                        assert!(events.iter().all(|event| event.start() <= event.end()));
-                        let _ = events.summary();
-                    }
-                    Err(error) => assert!(error.to_string().contains("byte"), "{error}"),
+            let mut damaged = file.clone();
+            damaged[at] ^= [0x01, 0x80, 0x7f, 0xff, 0x40][at % 5];
+            match ReadOptions::new().partial(at % 2 == 0).from_reader(damaged.as_slice()) {
+                Ok(events) => {
+                    assert!(events.iter().all(|event| event.start() <= event.end()));
+                    let _ = events.summary();
                 }
+                Err(error) => assert!(error.to_string().contains("byte"), "{error}"),
             }
         }
     }

@@ -4,7 +4,7 @@
 //! processes, threads and names, such as "GPU 0" and "stream 7".
 
 use super::wire::ProtoMessage;
-use crate::analysis::events::TrackId;
+use crate::analysis::events::{EventProcess, TrackId};
 use crate::analysis::json_reader::{Json, JsonValue, Result};
 use crate::hash::HashMap;
 use crate::write::perfetto::fields::track;
@@ -17,7 +17,7 @@ pub(super) struct TrackDescription {
     name: String,
     process: Option<DescribedProcess>,
     thread: Option<(i64, i64, String)>,
-    counter: Option<CounterUnit>,
+    counts_bytes: bool,
     rank: i64,
     child_ordering: u64,
     ids: Option<KinetoIds>,
@@ -28,11 +28,6 @@ struct DescribedProcess {
     id: i64,
     name: String,
     labels: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct CounterUnit {
-    is_bytes: bool,
 }
 
 /// The ids and names that this crate writes.
@@ -65,14 +60,6 @@ pub(super) struct KinetoCounter {
     pub(super) category: String,
 }
 
-/// A process or device of Kineto.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KinetoProcess {
-    pub(super) id: TrackId,
-    pub(super) name: String,
-    pub(super) label: String,
-}
-
 /// The described tracks of a file, by uuid.
 #[derive(Debug, Default)]
 pub(super) struct TrackDescriptions {
@@ -95,7 +82,7 @@ impl TrackDescriptions {
                 track::PROCESS => described.process = Some(read_process(value.message())?),
                 track::THREAD => described.thread = Some(read_thread(value.message())?),
                 track::PARENT => described.parent = value.number(),
-                track::COUNTER => described.counter = Some(read_counter(value.message())?),
+                track::COUNTER => described.counts_bytes = counts_bytes(value.message())?,
                 track::CHILD_ORDERING => described.child_ordering = value.number(),
                 track::RANK => described.rank = value.signed(),
                 track::DESCRIPTION => described.ids = read_ids(value.bytes()),
@@ -160,7 +147,7 @@ impl TrackDescriptions {
         }
         let is_total =
             || ["Total Allocated (", "Total Reserved ("].iter().any(|total| described.name.starts_with(total));
-        if described.counter.is_some_and(|counter| counter.is_bytes) && is_total() {
+        if described.counts_bytes && is_total() {
             return None;
         }
         let KinetoRow { process, .. } = self.row(uuid, number);
@@ -180,20 +167,20 @@ impl TrackDescriptions {
     }
 
     /// Returns the processes and devices that have a name, in order of the file.
-    pub(super) fn processes(&self) -> impl Iterator<Item = KinetoProcess> {
+    pub(super) fn processes(&self) -> impl Iterator<Item = EventProcess> {
         let described = self.order.iter().filter_map(|uuid| self.by_uuid.get(uuid));
         described.filter_map(|described| match (&described.ids, &described.process) {
             (Some(KinetoIds { process: Some(id), thread: None, name: Some(name), labels, .. }), _) => {
-                Some(KinetoProcess { id: id.clone(), name: name.clone(), label: labels.clone().unwrap_or_default() })
+                Some(EventProcess { id: id.clone(), name: name.clone(), label: labels.clone().unwrap_or_default() })
             }
             (Some(_), _) => None,
-            (None, Some(process)) => Some(KinetoProcess {
+            (None, Some(process)) => Some(EventProcess {
                 id: TrackId::Id(process.id),
                 name: process.name.clone(),
                 label: process.labels.join(", "),
             }),
             (None, None) => match group_id(described) {
-                id @ TrackId::Id(_) => Some(KinetoProcess { id, name: String::new(), label: described.name.clone() }),
+                id @ TrackId::Id(_) => Some(EventProcess { id, name: String::new(), label: described.name.clone() }),
                 TrackId::Name(_) => None,
             },
         })
@@ -259,14 +246,14 @@ fn read_thread(mut message: ProtoMessage<'_>) -> Result<(i64, i64, String)> {
     Ok(thread)
 }
 
-fn read_counter(mut message: ProtoMessage<'_>) -> Result<CounterUnit> {
-    let mut unit = CounterUnit { is_bytes: false };
+fn counts_bytes(mut message: ProtoMessage<'_>) -> Result<bool> {
+    let mut is_bytes = false;
     while let Some((field, value)) = message.next_field()? {
         if field == track::UNIT {
-            unit.is_bytes = value.number() == track::UNIT_BYTES;
+            is_bytes = value.number() == track::UNIT_BYTES;
         }
     }
-    Ok(unit)
+    Ok(is_bytes)
 }
 
 /// Reads a description; `None` if it is another text than this crate writes.

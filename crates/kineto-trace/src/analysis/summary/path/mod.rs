@@ -32,6 +32,7 @@ use crate::time::Timestamp;
 use device::WorkOrder;
 use ends::PathEnds;
 use host::HostThreads;
+use kineto_model::named_values;
 use std::cmp::Reverse;
 use std::fmt;
 use std::ops::Range;
@@ -75,36 +76,44 @@ pub struct PathPiece<'e> {
     pub end: Timestamp,
 }
 
-/// What a piece of a critical path was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum PathKind {
-    /// A kernel computes.
-    Compute,
-    /// A kernel communicates.
-    Communication,
-    /// A device copies or fills memory.
-    Copy,
-    /// A thread is in an operation, without the operations inside it.
-    Operation,
-    /// A thread is in a call of the runtime or the driver.
-    Call,
-    /// A thread is outside operations and calls. The event is the annotation or the interpreter's function around it, if any.
-    OutsideOperations,
-    /// Nothing on the path is recorded: before its first or after its last event.
-    Idle,
-    /// Launched work has not started: from the end of the launch.
-    LaunchDelay,
-    /// Work waits for its turn: from the end of the work before it in its stream.
-    KernelGap,
-    /// Work waits for an event or a resource: from the end of work in another stream. All of a recorded wait if that work is unknown.
-    StreamWait,
-    /// A call waits for a device: from the end of the work that it waited for. All of the call if that work is unknown.
-    DeviceWait,
-    /// A thread waits for another: from the end of the other thread's operation.
-    ThreadWait,
-    /// Work without a known launch has not started: from the end of the work before it in its stream, or from the window's start.
-    UnknownLaunch,
+named_values! {
+    /// What a piece of a critical path was spent on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum PathKind {
+        /// A kernel computes.
+        Compute => "compute",
+        /// A kernel communicates.
+        Communication => "comm",
+        /// A device copies or fills memory.
+        Copy => "copy",
+        /// A thread is in an operation, without the operations inside it.
+        Operation => "operation",
+        /// A thread is in a call of the runtime or the driver.
+        Call => "call",
+        /// A thread is outside operations and calls. The event is the annotation or the interpreter's function around it, if any.
+        OutsideOperations => "outside_operations",
+        /// Nothing on the path is recorded: before its first or after its last event.
+        Idle => "idle",
+        /// Launched work has not started: from the end of the launch.
+        LaunchDelay => "launch_delay",
+        /// Work waits for its turn: from the end of the work before it in its stream.
+        KernelGap => "kernel_gap",
+        /// Work waits for an event or a resource: from the end of work in another stream. All of a recorded wait if that work is unknown.
+        StreamWait => "stream_wait",
+        /// A call waits for a device: from the end of the work that it waited for. All of the call if that work is unknown.
+        DeviceWait => "device_wait",
+        /// A thread waits for another: from the end of the other thread's operation.
+        ThreadWait => "thread_wait",
+        /// Work without a known launch has not started: from the end of the work before it in its stream, or from the window's start.
+        UnknownLaunch => "unknown_launch",
+    }
+
+    /// All kinds.
+    pub const ALL;
+
+    /// Returns the name in JSON and CSV, such as "`launch_delay`".
+    pub const fn as_str;
 }
 
 /// Where the time of a [`PathKind`] passes.
@@ -119,54 +128,32 @@ pub enum PathPlace {
 }
 
 impl PathKind {
-    /// All kinds.
-    pub const ALL: &'static [PathKind] = &[
-        PathKind::Compute,
-        PathKind::Communication,
-        PathKind::Copy,
-        PathKind::Operation,
-        PathKind::Call,
-        PathKind::OutsideOperations,
-        PathKind::Idle,
-        PathKind::LaunchDelay,
-        PathKind::KernelGap,
-        PathKind::StreamWait,
-        PathKind::DeviceWait,
-        PathKind::ThreadWait,
-        PathKind::UnknownLaunch,
-    ];
-
-    /// Returns the name in JSON and CSV, such as "`launch_delay`".
-    pub const fn as_str(self) -> &'static str {
-        self.facts().0
-    }
-
     /// Returns what it means in a few words, such as "launch delay".
     pub const fn description(self) -> &'static str {
-        self.facts().1
+        self.facts().0
     }
 
     /// Returns where its time passes.
     pub const fn place(self) -> PathPlace {
-        self.facts().2
+        self.facts().1
     }
 
-    /// Returns the name, the description and the place.
-    const fn facts(self) -> (&'static str, &'static str, PathPlace) {
+    /// Returns the description and the place.
+    const fn facts(self) -> (&'static str, PathPlace) {
         match self {
-            PathKind::Compute => ("compute", "compute kernels", PathPlace::Device),
-            PathKind::Communication => ("comm", "communication", PathPlace::Device),
-            PathKind::Copy => ("copy", "copies and fills", PathPlace::Device),
-            PathKind::Operation => ("operation", "operations on the host", PathPlace::Host),
-            PathKind::Call => ("call", "runtime and driver calls", PathPlace::Host),
-            PathKind::OutsideOperations => ("outside_operations", "host outside operations", PathPlace::Host),
-            PathKind::Idle => ("idle", "nothing recorded", PathPlace::Wait),
-            PathKind::LaunchDelay => ("launch_delay", "launch delay", PathPlace::Wait),
-            PathKind::KernelGap => ("kernel_gap", "gap behind work of the same stream", PathPlace::Wait),
-            PathKind::StreamWait => ("stream_wait", "wait for another stream", PathPlace::Wait),
-            PathKind::DeviceWait => ("device_wait", "wait for the device", PathPlace::Wait),
-            PathKind::ThreadWait => ("thread_wait", "wait for another thread", PathPlace::Wait),
-            PathKind::UnknownLaunch => ("unknown_launch", "before work whose launch is unknown", PathPlace::Wait),
+            PathKind::Compute => ("compute kernels", PathPlace::Device),
+            PathKind::Communication => ("communication", PathPlace::Device),
+            PathKind::Copy => ("copies and fills", PathPlace::Device),
+            PathKind::Operation => ("operations on the host", PathPlace::Host),
+            PathKind::Call => ("runtime and driver calls", PathPlace::Host),
+            PathKind::OutsideOperations => ("host outside operations", PathPlace::Host),
+            PathKind::Idle => ("nothing recorded", PathPlace::Wait),
+            PathKind::LaunchDelay => ("launch delay", PathPlace::Wait),
+            PathKind::KernelGap => ("gap behind work of the same stream", PathPlace::Wait),
+            PathKind::StreamWait => ("wait for another stream", PathPlace::Wait),
+            PathKind::DeviceWait => ("wait for the device", PathPlace::Wait),
+            PathKind::ThreadWait => ("wait for another thread", PathPlace::Wait),
+            PathKind::UnknownLaunch => ("before work whose launch is unknown", PathPlace::Wait),
         }
     }
 }
