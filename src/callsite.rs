@@ -1,8 +1,10 @@
 //! Decisions that are made once for each callsite: its class, its recorded fields, whether it is recorded.
 
 mod description;
+mod each_field;
 
 pub(crate) use description::SiteDescription;
+pub(crate) use each_field::EachField;
 
 use crate::encoding::Encoded;
 use crate::live::{JournalKind, LiveFile, LiveHandle};
@@ -11,7 +13,6 @@ use crate::recorder::state;
 use kineto_base::fallible::List;
 use kineto_base::hash::HashMap;
 use kineto_model::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
-use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
@@ -181,17 +182,8 @@ impl Site {
     }
 
     /// Returns the site to use for a span: this one, or its excluded counterpart if the scope that its fields set is not
-    /// recorded.
-    pub(crate) fn of_scope(&'static self, scope_from_fields: Option<RecordScope>) -> &'static Site {
-        self.of_scope_or_kind(scope_from_fields, None)
-    }
-
-    /// Like [`of_scope`](Site::of_scope), for a span of that kind if the class is undecided.
-    pub(crate) fn of_scope_or_kind(
-        &'static self,
-        named: Option<RecordScope>,
-        kind: Option<ActivityType>,
-    ) -> &'static Site {
+    /// recorded. If the class is undecided, the span is of that kind.
+    pub(crate) fn of_scope(&'static self, named: Option<RecordScope>, kind: Option<ActivityType>) -> &'static Site {
         let class = || kind.filter(|_| self.is_undecided()).unwrap_or_else(|| self.class());
         let is_recorded = |scopes: &Scopes| scopes.recorded.contains(&named.unwrap_or_else(|| self.scope_as(class())));
         self.scopes.as_ref().filter(|scopes| !is_recorded(scopes)).map_or(self, |scopes| scopes.excluded)
@@ -302,20 +294,10 @@ impl Rules {
     }
 }
 
-impl fmt::Debug for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rules")
-            .field("selected", &self.selected)
-            .field("filter", &self.filter)
-            .field("classifier", &self.classifier.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
 /// All callsites that a layer has seen.
 ///
 /// A callsite is decided once and kept forever, as in `tracing` itself: their number is bounded by the size of the program.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Sites {
     pub(crate) rules: Rules,
     known: PerProcess<RwLock<KnownSites>>,

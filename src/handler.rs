@@ -91,7 +91,7 @@ where
 /// # Ok::<(), tracing_kineto::Error>(())
 /// ```
 pub fn tensorboard_trace_handler(folder: impl Into<PathBuf>) -> TensorboardTraceHandler {
-    TensorboardTraceHandler { folder: folder.into(), worker: None, named: None, gzip: false }
+    TensorboardTraceHandler { folder: folder.into(), worker: None, gzip: false }
 }
 
 /// The handler that [`tensorboard_trace_handler`] returns.
@@ -99,8 +99,6 @@ pub fn tensorboard_trace_handler(folder: impl Into<PathBuf>) -> TensorboardTrace
 pub struct TensorboardTraceHandler {
     folder: PathBuf,
     worker: Option<String>,
-    /// The default name of host and process, with the process that it was made for.
-    named: Option<(u32, String)>,
     gzip: bool,
 }
 
@@ -119,14 +117,11 @@ impl TensorboardTraceHandler {
         self
     }
 
-    fn worker_or_default(&mut self) -> &str {
-        let process = platform::process_id();
-        if self.named.as_ref().is_none_or(|(made_in, _)| *made_in != process) {
+    fn worker_or_default(&self) -> String {
+        self.worker.clone().unwrap_or_else(|| {
             let host = Some(process::host_name()).filter(|host| !host.is_empty());
-            self.named = Some((process, format!("{}_{process}", host.as_deref().unwrap_or("host"))));
-        }
-        let named = self.named.as_ref().map(|(_, name)| name);
-        self.worker.as_ref().or(named).map_or("", String::as_str)
+            format!("{}_{}", host.as_deref().unwrap_or("host"), platform::process_id())
+        })
     }
 
     fn make_folder(&self) -> Result<(), crate::Error> {
@@ -134,7 +129,7 @@ impl TensorboardTraceHandler {
         fs::create_dir_all(&self.folder).map_err(failed)
     }
 
-    fn trace_path(&mut self, nanoseconds: u128) -> PathBuf {
+    fn trace_path(&self, nanoseconds: u128) -> PathBuf {
         let end = if self.gzip { ".gz" } else { "" };
         let name = format!("{}.{nanoseconds}.pt.trace.json{end}", self.worker_or_default());
         self.folder.join(name)
@@ -189,10 +184,10 @@ mod tests {
 
     #[test]
     fn file_names_equal_those_of_torch() {
-        let mut handler = tensorboard_trace_handler("runs");
+        let handler = tensorboard_trace_handler("runs");
         let worker = format!("{}_{}", process::host_name(), std::process::id());
         assert_eq!(handler.trace_path(17), Path::new("runs").join(format!("{worker}.17.pt.trace.json")));
-        let mut handler = handler.worker_name("worker0").gzip(true);
+        let handler = handler.worker_name("worker0").gzip(true);
         assert_eq!(handler.trace_path(18), Path::new("runs/worker0.18.pt.trace.json.gz"));
     }
 

@@ -9,19 +9,15 @@
 
 pub use crate::trace::CpuTraceBuilder;
 #[cfg(feature = "plugins")]
-#[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
 #[doc(inline)]
 pub use kineto_devices::EventType;
 #[cfg(feature = "rocm")]
-#[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]
 #[doc(inline)]
 pub use kineto_devices::Rocm;
 #[cfg(feature = "xpu")]
-#[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
 #[doc(inline)]
 pub use kineto_devices::Xpu;
 #[cfg(feature = "devices")]
-#[cfg_attr(docsrs, doc(cfg(feature = "devices")))]
 #[doc(inline)]
 pub use kineto_devices::{
     AlignedBy, Alignment, ApiCall, Attempt, Batch, CaptureRange, Collector, CounterSample, DeferredEvents, DeviceClock,
@@ -32,17 +28,14 @@ pub use kineto_devices::{
 #[doc(inline)]
 pub use kineto_devices::{Capabilities, CollectorReport, Unavailable, Why};
 #[cfg(feature = "cuda")]
-#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 #[doc(inline)]
 pub use kineto_devices::{CudaEvents, Cupti};
 #[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 #[doc(inline)]
 pub use kineto_devices::{GpuMetrics, MetricDescription, PmSampling};
 
 /// Plugins in Rust, for programs without support for the accelerator.
 #[cfg(feature = "plugins")]
-#[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
 pub mod plugin {
     pub use crate::plugin::{EventType, NotStarted, Plugin, PluginEvent, TraceBuilder};
 }

@@ -117,23 +117,18 @@ mod write;
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
 #[cfg(feature = "devices")]
-#[cfg_attr(docsrs, doc(cfg(feature = "devices")))]
 pub use builder::Devices;
 #[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use builder::Metrics;
 #[cfg(feature = "segments")]
-#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 pub use builder::Spill;
 pub use builder::{Dumps, Fields, KinetoLayerBuilder, Stacks};
 pub use collective::Collective;
 #[cfg(feature = "segments")]
-#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 pub use config::Split;
 pub use config::{AsyncSpans, DumpTrigger, Mode, Modes, Overflow, RecordingFlags};
 pub use distributed::{DistributedInfo, ProcessGroup};
 #[cfg(feature = "doctor")]
-#[cfg_attr(docsrs, doc(cfg(feature = "doctor")))]
 pub use doctor::{
     ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, DriverDiagnosis, Verdict,
 };
@@ -157,7 +152,6 @@ pub use kineto_model::memory::{MemoryAction, MemoryRow, MemoryTimeline, Timeline
 #[doc(inline)]
 pub use kineto_model::write::file::Format;
 #[cfg(feature = "analysis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
 #[doc(inline)]
 pub use kineto_trace::analysis;
 pub use layer::KinetoLayer;
@@ -174,11 +168,17 @@ pub use record_while::RecordWhile;
 pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};
 #[cfg(feature = "segments")]
-#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 pub use segment::Segment;
 pub use session::{BackgroundSave, Cycle, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use trace::{EventEdit, InvariantViolation, RecordedTime, SaveProgress, Saver, Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;
+
+/// Private code that fuzz targets run.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::config::read_configuration;
+    pub use crate::ondemand::read_datagram;
+}
 
 /// Compiles the code of README.md and of the book.
 #[cfg(doctest)]

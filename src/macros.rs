@@ -82,7 +82,6 @@ macro_rules! counter {
 /// assert_eq!(answer, 42);
 /// ```
 #[cfg(feature = "analysis")]
-#[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
 #[macro_export]
 macro_rules! profile {
     (@ $recording:expr, $name:literal, $body:expr) => {{
@@ -110,14 +109,12 @@ pub mod __private {
 
     /// Returns whether a format string has placeholders.
     pub const fn is_format(text: &str) -> bool {
-        let bytes = text.as_bytes();
-        let mut at = 0;
-        while at < bytes.len() {
-            #[expect(clippy::indexing_slicing, reason = "evaluated at compile time, within the length")]
-            if bytes[at] == b'{' || bytes[at] == b'}' {
+        let mut bytes = text.as_bytes();
+        while let [first, rest @ ..] = bytes {
+            if matches!(first, b'{' | b'}') {
                 return true;
             }
-            at += 1;
+            bytes = rest;
         }
         false
     }

@@ -40,8 +40,7 @@ enum BlockExtent {
 impl BlockRecording {
     /// Starts with the program's newest layer, or installs a layer for this purpose.
     pub fn begin(name: fmt::Arguments<'_>) -> BlockRecording {
-        let profiler = profiler().map(Ok);
-        BlockRecording::new(name, profiler.unwrap_or_else(install_layer))
+        BlockRecording::new(name, profiler().map_or_else(install_layer, Ok))
     }
 
     /// Starts with that profiler.
@@ -55,7 +54,7 @@ impl BlockRecording {
             Status::Paused => {
                 Err(Error::new(ErrorKind::AlreadyActive, "a recording is paused; resume or stop it first"))
             }
-            _ => profiler.start_block().map(|is_apart| (profiler, BlockExtent::All { is_apart })),
+            _ => profiler.session()?.start_block().map(|is_apart| (profiler, BlockExtent::All { is_apart })),
         });
         BlockRecording { name: name.to_string(), state }
     }
@@ -65,7 +64,7 @@ impl BlockRecording {
         let nothing = |why: &str| Error::new(ErrorKind::NotActive, format!("nothing was recorded: {why}"));
         match extent {
             BlockExtent::All { is_apart } => {
-                let trace = profiler.stop_block(is_apart)?;
+                let trace = if is_apart { profiler.session()?.stop()? } else { profiler.stop()? };
                 trace.why_empty().map_or_else(|| Ok(trace.key_averages()), |why| Err(nothing(why)))
             }
             BlockExtent::Annotation => {

@@ -105,7 +105,7 @@ impl Profiler {
     /// Returns a report on each collector: what those of the running recording record, or why they do not. If none is running,
     /// what each can record on this machine, without starting it.
     pub fn collectors(&self) -> Vec<CollectorReport> {
-        let running = self.session.get().map(|session| session.recording.collector_reports());
+        let running = self.session.get().map(|session| session.recording.collectors.reports());
         running.filter(|reports| !reports.is_empty()).unwrap_or_else(|| self.probe_collectors())
     }
 
@@ -124,20 +124,6 @@ impl Profiler {
         let session = self.session()?;
         session.check_guard()?;
         session.begin_schedule()
-    }
-
-    /// Starts the recording of a block. Returns whether it is apart from the schedule.
-    #[cfg(feature = "analysis")]
-    pub(crate) fn start_block(&self) -> Result<bool, Error> {
-        let session = self.session()?;
-        session.check_guard()?;
-        session.start_block()
-    }
-
-    /// Ends the recording of a block.
-    #[cfg(feature = "analysis")]
-    pub(crate) fn stop_block(&self, is_apart: bool) -> Result<Trace, Error> {
-        if is_apart { self.session()?.stop() } else { self.stop() }
     }
 
     /// Ends the recording and returns it, without waiting for any thread of the program.
@@ -259,6 +245,8 @@ impl Profiler {
     }
 
     /// Returns what was recorded so far, while the recording continues.
+    ///
+    /// While a device is busy, this waits up to 200 ms for the records of work that has ended.
     ///
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.

@@ -120,7 +120,7 @@ impl<'p> Libkineto<'p> {
     /// Adds a text to the header of each recording that starts from now on.
     pub fn preset_metadata(self, key: &str, value: &str) {
         if let Ok(session) = self.session() {
-            session.recording.header_presets().add_text(key, value);
+            session.recording.presets.add_text(key, value);
         }
     }
 
@@ -129,7 +129,7 @@ impl<'p> Libkineto<'p> {
     /// # Errors
     /// [`Json`](crate::ErrorKind::Json) if `json` is not valid JSON.
     pub fn preset_metadata_json(self, key: &str, json: &str) -> Result<(), Error> {
-        self.session().map_or(Ok(()), |session| session.recording.header_presets().add_json(key, json))
+        self.session().map_or(Ok(()), |session| session.recording.presets.add_json(key, json))
     }
 
     /// Adds a builder's activities to the running recording; `end` is the end of the period that the builder covers.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct BufferBudget {
     bytes: AtomicU64,
-    bytes_max: u64,
+    pub(super) bytes_max: u64,
 }
 
 impl BufferBudget {
@@ -43,10 +43,6 @@ impl BufferBudget {
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn bytes_max(&self) -> u64 {
-        self.bytes_max
     }
 }
 

@@ -77,13 +77,12 @@ impl Slots {
     /// A placeholder for a missing chunk; never written.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn full_placeholder() -> Slots {
-        // Full from the start; no id belongs to it.
-        static NONE: [[AtomicU64; 4]; SLOTS] = {
-            let mut slots = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
-            slots[0][FIRST_ID] = AtomicU64::new(u64::MAX);
-            slots
-        };
-        Slots(&NONE)
+        // Zeros, which take no room in the program's file: a chunk whose next id is 0 is full.
+        static NONE: [[AtomicU64; 4]; SLOTS] = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
+        let none = Slots(&NONE);
+        // No id belongs to it.
+        none.header_word(FIRST_ID).store(u64::MAX, Ordering::Relaxed);
+        none
     }
 
     #[inline(always)]
@@ -155,31 +154,32 @@ impl Chunk {
     pub(crate) const BYTES: u64 = (SLOTS * 32) as u64;
 
     /// Returns an empty chunk whose pages are all present, so that no write faults; `None` if there is no memory.
-    #[cfg(not(all(test, loom)))]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn new() -> Option<Chunk> {
-        let slots = SPARE.get(|_| SegQueue::new()).pop().or_else(Slots::map_new)?;
-        memory::populate_pages(slots.0.as_flattened());
-        slots.header_word(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
-        slots.header_word(HOLDERS).store(1, Ordering::Relaxed);
-        Some(Chunk { slots, budget: None, file: None })
+        Chunk::new_in(None)
     }
 
-    /// Returns an empty chunk in a file, if there is one that has memory for it, else one of its own.
+    /// Returns an empty chunk in a file, if there is one that has memory for it, else one of its own, whose pages are all
+    /// present, so that no write faults; `None` if there is no memory.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn new_in(file: Option<&'static SlotFile>) -> Option<Chunk> {
-        let Some(file) = file else { return Chunk::new() };
-        let Some((slot, words)) = file.take_slot() else {
-            return Chunk::new().map(|mut chunk| {
-                chunk.file = Some((file, None));
-                chunk
-            });
+        let taken = file.and_then(SlotFile::take_slot);
+        let slots = match taken {
+            Some((_, words)) => Slots(words.as_chunks().0.as_chunks().0.first()?),
+            None => {
+                let slots = SPARE.get(|_| SegQueue::new()).pop().or_else(Slots::map_new)?;
+                memory::populate_pages(slots.0.as_flattened());
+                slots
+            }
         };
-        let slots = Slots(words.as_chunks().0.as_chunks().0.first()?);
         slots.header_word(HOLDERS).store(1, Ordering::Relaxed);
         // A slot that was used before may not have become zeros.
         slots.header_word(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
-        file.set_use(slot, SlotUse::Chunk, [0; 4]);
-        Some(Chunk { slots, budget: None, file: Some((file, Some(slot))) })
+        let file = file.map(|file| (file, taken.map(|(slot, _)| slot)));
+        if let Some((file, Some(slot))) = file {
+            file.set_use(slot, SlotUse::Chunk, [0; 4]);
+        }
+        Some(Chunk { slots, budget: None, file })
     }
 
     /// Returns whether it was made for that file, or for none.

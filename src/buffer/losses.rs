@@ -10,13 +10,11 @@ pub(crate) struct Losses {
     counts: [AtomicU64; Loss::ALL.len()],
 }
 
-impl Default for Losses {
-    fn default() -> Losses {
-        Losses { counts: std::array::from_fn(|_| AtomicU64::new(0)) }
-    }
-}
-
 impl Losses {
+    pub(crate) const fn new() -> Losses {
+        Losses { counts: [const { AtomicU64::new(0) }; Loss::ALL.len()] }
+    }
+
     /// Adds `count` to the counter of a cause.
     pub(crate) fn add(&self, loss: Loss, count: u64) {
         if let Some(counter) = self.counts.get(loss as usize) {
@@ -49,7 +47,7 @@ mod tests {
 
     #[test]
     fn each_loss_has_its_own_counter_and_key() {
-        let losses = Losses::default();
+        let losses = Losses::new();
         for (i, loss) in Loss::ALL.iter().enumerate() {
             losses.add(*loss, i as u64 + 1);
         }

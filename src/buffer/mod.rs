@@ -12,9 +12,9 @@ mod record;
 mod writer;
 
 pub(crate) use budget::ReservedBytes;
-pub(crate) use chunk::{Chunk, SLOTS};
+pub(crate) use chunk::{Chunk, SLOTS, Slots};
 pub use losses::Loss;
 pub(crate) use losses::Losses;
-pub(crate) use pool::{ChunkPool, Starter};
+pub(crate) use pool::ChunkPool;
 pub(crate) use record::{CommittedRecord, CommittedSlots, Head, MemoryTag, PAYLOAD_MAX, Tag, flag};
-pub(crate) use writer::{RecordPayload, Writer};
+pub(crate) use writer::RecordPayload;

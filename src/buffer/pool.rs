@@ -7,14 +7,13 @@ use crate::os::memory;
 use crate::wait::unpark;
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
 /// The number of chunks kept ready: 1 MiB, a few milliseconds of the fastest span path.
 const READY: usize = 16;
 
 /// Empty chunks and the budget for full ones.
-#[derive(Debug)]
 pub(crate) struct ChunkPool {
     ready: ArrayQueue<Chunk>,
     budget: Arc<BufferBudget>,
@@ -23,7 +22,7 @@ pub(crate) struct ChunkPool {
     /// The bytes of chunks that only traces hold.
     held: AtomicU64,
     /// Starts the helper.
-    starter: OnceLock<Weak<dyn Starter>>,
+    starter: OnceLock<Box<Starter>>,
     starting: AtomicBool,
     /// Whether the helper was started, or cannot be: the caller may be an allocator, which must not start a thread.
     is_started: AtomicBool,
@@ -36,12 +35,9 @@ pub(crate) struct ChunkPool {
     is_starved: AtomicBool,
 }
 
-/// Starts the thread that calls [`ChunkPool::refill`] whenever it is unparked, to prepare chunks ahead of need.
-pub(crate) trait Starter: Send + Sync {
-    /// Starts the thread. Called when the first chunk is taken, and again for each further chunk while there is no such
-    /// thread.
-    fn spawn_helper(self: Arc<Self>) -> Option<Thread>;
-}
+/// Starts the thread that calls [`ChunkPool::refill`] whenever it is unparked, to prepare chunks ahead of need. Called when the
+/// first chunk is taken, and again for each further chunk while there is no such thread.
+pub(crate) type Starter = dyn Fn() -> Option<Thread> + Send + Sync;
 
 impl ChunkPool {
     /// Creates a pool of at most `bytes_max` bytes, those in traces included. Of these, [`refill`](ChunkPool::refill) leaves
@@ -67,7 +63,7 @@ impl ChunkPool {
     }
 
     /// Sets the starter of the helper thread; the first caller wins.
-    pub(crate) fn set_starter(&self, starter: Weak<dyn Starter>) {
+    pub(crate) fn set_starter(&self, starter: Box<Starter>) {
         let _ = self.starter.set(starter);
     }
 
@@ -113,10 +109,10 @@ impl ChunkPool {
 
     #[cold]
     fn start_helper(&self) {
-        let Some(starter) = self.starter.get().and_then(Weak::upgrade) else { return };
+        let Some(spawn_helper) = self.starter.get() else { return };
         // Not a lock: an allocator that creates spans re-enters this function while the thread is being started.
         if !self.starting.swap(true, Ordering::Acquire) {
-            if let Some(helper) = starter.spawn_helper() {
+            if let Some(helper) = spawn_helper() {
                 // Unpark it in case a chunk was taken before its handle was stored.
                 unpark(self.helper.get_or_init(|| helper));
             }
@@ -185,8 +181,8 @@ impl ChunkPool {
         if held == 0 || self.left_free == 0 {
             return self.left_free;
         }
-        let parts = self.budget.bytes_max() / self.left_free;
-        self.budget.bytes_max().saturating_sub(held) / parts.max(1)
+        let parts = self.budget.bytes_max / self.left_free;
+        self.budget.bytes_max.saturating_sub(held) / parts.max(1)
     }
 
     /// Sets how many bytes of chunks only traces hold.
@@ -250,7 +246,7 @@ impl ChunkPool {
 
     /// Returns the budget in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
-        self.budget.bytes_max()
+        self.budget.bytes_max
     }
 
     /// Returns how many bytes are reserved now.
@@ -279,18 +275,13 @@ mod tests {
 
     #[test]
     fn helper_does_not_take_the_callers_budget() {
-        #[derive(Debug)]
-        struct Quick(ChunkPool);
-        impl Starter for Quick {
-            fn spawn_helper(self: Arc<Self>) -> Option<Thread> {
-                self.0.refill();
-                None
-            }
-        }
-        let quick = Arc::new(Quick(ChunkPool::new(3 * Chunk::BYTES, 0)));
-        let starter: Weak<dyn Starter> = Arc::downgrade(&(quick.clone() as Arc<dyn Starter>));
-        quick.0.set_starter(starter);
-        let taken: Vec<_> = std::iter::from_fn(|| quick.0.take_chunk()).collect();
+        let pool = Arc::new(ChunkPool::new(3 * Chunk::BYTES, 0));
+        let weak = Arc::downgrade(&pool);
+        pool.set_starter(Box::new(move || {
+            weak.upgrade()?.refill();
+            None
+        }));
+        let taken: Vec<_> = std::iter::from_fn(|| pool.take_chunk()).collect();
         assert_eq!(taken.len(), 3);
     }
 

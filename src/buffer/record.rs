@@ -121,21 +121,9 @@ impl Tag {
     }
 
     fn from_byte(byte: u8) -> Option<Tag> {
-        const ALL: [Tag; 13] = [
-            Tag::Slice,
-            Tag::Span,
-            Tag::End,
-            Tag::Values,
-            Tag::Instant,
-            Tag::Counter,
-            Tag::Error,
-            Tag::Close,
-            Tag::Follows,
-            Tag::Lane,
-            Tag::Memory,
-            Tag::Stack,
-            Tag::Counts,
-        ];
+        use Tag::*;
+        const ALL: [Tag; 13] =
+            [Slice, Span, End, Values, Instant, Counter, Error, Close, Follows, Lane, Memory, Stack, Counts];
         ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 }
@@ -168,7 +156,7 @@ impl MemoryTag {
 pub(crate) struct CommittedSlots<'c> {
     slots: &'c [[AtomicU64; 4]],
     /// The id of the first slot.
-    first_id: u64,
+    pub(crate) first_id: u64,
     /// If the slots below are in an earlier part of the recording: where the others begin.
     new_from: Option<usize>,
 }
@@ -189,7 +177,7 @@ impl<'c> CommittedSlots<'c> {
         let [word, a, b, c] = self.slots.get(at)?;
         let head = Head::from_word(word.load(Ordering::Relaxed))?;
         let words = [a, b, c].map(|word| word.load(Ordering::Relaxed));
-        (at + head.slot_count() <= self.slots.len()).then_some(CommittedRecord { all: self, at, head, words })
+        (at + head.slot_count() <= self.slots.len()).then_some(CommittedRecord { all: self, slot: at, head, words })
     }
 
     /// Returns the records from slot `at` on.
@@ -201,11 +189,6 @@ impl<'c> CommittedSlots<'c> {
     #[inline]
     pub(crate) fn find_record(self, id: u64) -> Option<CommittedRecord<'c>> {
         self.read_record(usize::try_from(id.checked_sub(self.first_id)?).ok()?)
-    }
-
-    /// Returns the id of the first slot.
-    pub(crate) fn first_id(self) -> u64 {
-        self.first_id
     }
 
     /// Returns the words of all slots.
@@ -224,8 +207,8 @@ impl<'c> CommittedSlots<'c> {
 pub(crate) struct CommittedRecord<'c> {
     /// The slots around it.
     pub(crate) all: CommittedSlots<'c>,
-    /// The record's head slot.
-    at: usize,
+    /// The slot of its head.
+    pub(crate) slot: usize,
     pub(crate) head: Head,
     /// The words of the head slot after the head; those that the tag does not use are payload.
     pub(crate) words: [u64; 3],
@@ -242,7 +225,7 @@ impl CommittedRecord<'_> {
 
     /// Returns the record's id.
     pub(crate) fn id(&self) -> u64 {
-        self.all.first_id + self.at as u64
+        self.all.first_id + self.slot as u64
     }
 
     /// Returns the id of a slice's span.
@@ -272,15 +255,10 @@ impl CommittedRecord<'_> {
         }
     }
 
-    /// Returns the slot of its head.
-    pub(crate) fn slot(&self) -> usize {
-        self.at
-    }
-
     /// Returns whether the record was committed after the part of the recording before was taken, whatever time it has.
     #[inline]
     pub(crate) fn is_new(&self) -> bool {
-        self.all.new_from.is_some_and(|from| self.at >= from)
+        self.all.new_from.is_some_and(|from| self.slot >= from)
     }
 
     /// Returns whether this is a slice whose record holds no end.
@@ -302,13 +280,13 @@ impl CommittedRecord<'_> {
     /// Returns the slot after the record.
     #[inline]
     pub(crate) fn next_slot(&self) -> usize {
-        self.at + self.head.slot_count()
+        self.slot + self.head.slot_count()
     }
 
     /// Returns the words of the payload.
     #[inline]
     pub(crate) fn payload_words(&self) -> impl ExactSizeIterator<Item = u64> {
-        let from = self.at * 4 + 1 + self.head.tag.fixed_words();
+        let from = self.slot * 4 + 1 + self.head.tag.fixed_words();
         let words = self.all.slots.as_flattened().get(from..).and_then(|words| words.get(..self.head.payload.into()));
         words.unwrap_or_default().iter().map(|word| word.load(Ordering::Relaxed))
     }
@@ -319,7 +297,7 @@ const _: () = assert!(SLOTS < 8 || PAYLOAD_MAX / 4 + 2 < SLOTS, "the longest rec
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::buffer::{Chunk, Writer};
+    use crate::buffer::Chunk;
 
     #[test]
     fn record_round_trips_with_any_payload() {
@@ -330,7 +308,7 @@ mod tests {
             for length in (0..20).chain(longest.iter().copied()) {
                 chunk.open(SLOTS as u64, 1);
                 let expected: Vec<u64> = (0..length).map(|i| i as u64 * 7 + 1).collect();
-                let writer = Writer::for_chunk(&chunk);
+                let writer = chunk.slots();
                 let mut payload = writer.begin_payload(SLOTS as u64 + 1, tag);
                 expected.iter().for_each(|word| payload.push_words([*word]));
                 let head = Head::new(tag, flag::FIRST | flag::CLIPPED, 77);

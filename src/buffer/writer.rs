@@ -1,20 +1,13 @@
-//! A thread's write position in its chunk.
+//! Writes records into a thread's chunk.
 
-use super::chunk::{Chunk, SLOTS, Slots};
+use super::chunk::{SLOTS, Slots};
 use super::record::{CommittedRecord, Head, Tag};
 use crate::time::Ticks;
 use std::sync::atomic::Ordering;
 
-/// A thread's write position; a chunk has at most one writing thread.
-///
-/// The writer's owner keeps the chunk's handle; the writer is a plain reference. A record's id determines its slot by its low
-/// bits; id 0 is no record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Writer(Slots);
-
 /// The payload of a record, written in its final position.
 ///
-/// It is invisible before the record is [put](Writer::put_with); another record of the thread meanwhile overwrites it.
+/// It is invisible before the record is [put](Slots::put_with); another record of the thread meanwhile overwrites it.
 #[derive(Debug)]
 pub(crate) struct RecordPayload {
     slots: Slots,
@@ -36,50 +29,43 @@ const fn payload_start(id: u64, tag: Tag) -> usize {
     slot_index(id) * 4 + 1 + tag.fixed_words()
 }
 
-impl Writer {
-    /// Returns a writer whose placeholder chunk is always full.
-    pub(crate) fn without_chunk() -> Writer {
-        Writer(Slots::full_placeholder())
-    }
-
-    /// Continues `chunk` after its committed length; keep the handle for as long as the writer is used.
-    pub(crate) fn for_chunk(chunk: &Chunk) -> Writer {
-        Writer(chunk.slots())
-    }
-
+/// Methods of the writing thread; a chunk has at most one. A handle of the chunk must live meanwhile.
+///
+/// A record's id determines its slot by its low bits; id 0 is no record.
+impl Slots {
     /// Returns the id of the next record of one slot, if it fits.
     #[inline(always)]
     pub(crate) fn next_slot_id(self) -> Option<u64> {
-        let id = self.0.next_id();
+        let id = self.next_id();
         (slot_index(id) != 0).then_some(id)
     }
 
     /// Returns the id of the next record of `slots` slots, if it fits.
     #[inline(always)]
-    pub(crate) fn next_id(self, slots: usize) -> Option<u64> {
+    pub(crate) fn id_for(self, slots: usize) -> Option<u64> {
         self.next_slot_id().filter(|id| slot_index(*id) + slots <= SLOTS)
     }
 
-    /// Writes and publishes a record of one slot, with the id from [`next_slot_id`](Writer::next_slot_id).
+    /// Writes and publishes a record of one slot, with the id from [`next_slot_id`](Slots::next_slot_id).
     #[inline(always)]
     pub(crate) fn put_slice(self, id: u64, head: u64, start: Ticks, span: u64) {
-        self.0.write_slot(slot_index(id), [head, start.0, 0, span]);
-        self.0.commit_below(id + 1);
+        self.write_slot(slot_index(id), [head, start.0, 0, span]);
+        self.commit_below(id + 1);
     }
 
-    /// Writes and publishes the record for which [`next_id`](Writer::next_id) returned an id.
+    /// Writes and publishes the record for which [`id_for`](Slots::id_for) returned an id.
     #[inline(always)]
     pub(crate) fn put_record(self, id: u64, head: Head, words: [u64; 3], payload: &[u64]) {
-        CommittedRecord::write_head(self.0, slot_index(id), head, words);
+        CommittedRecord::write_head(self, slot_index(id), head, words);
         let mut place = self.begin_payload(id, head.tag);
         payload.iter().for_each(|word| place.push_words([*word]));
-        self.0.commit_below(id + head.slot_count() as u64);
+        self.commit_below(id + head.slot_count() as u64);
     }
 
-    /// Begins a record of any length, with the id from [`next_slot_id`](Writer::next_slot_id), by its payload.
+    /// Begins a record of any length, with the id from [`next_slot_id`](Slots::next_slot_id), by its payload.
     #[inline(always)]
     pub(crate) fn begin_payload(self, id: u64, tag: Tag) -> RecordPayload {
-        RecordPayload { slots: self.0, end: payload_start(id, tag) }
+        RecordPayload { slots: self, end: payload_start(id, tag) }
     }
 
     /// Writes and publishes the record whose payload was written already; `false` if it did not fit.
@@ -89,8 +75,8 @@ impl Writer {
         let head = Head { payload: (payload.end - payload_start(id, head.tag)) as u16, ..head };
         let fits = payload.end <= SLOTS * 4;
         if fits {
-            CommittedRecord::write_head(self.0, slot_index(id), head, words);
-            self.0.commit_below(id + head.slot_count() as u64);
+            CommittedRecord::write_head(self, slot_index(id), head, words);
+            self.commit_below(id + head.slot_count() as u64);
         }
         fits
     }
@@ -99,10 +85,10 @@ impl Writer {
     #[inline(always)]
     pub(crate) fn end_slice(self, slice: u64, end: Ticks) -> bool {
         // Chunks' ids begin at multiples of SLOTS, so the XOR of an id of this chunk is its slot.
-        let at = slice ^ self.0.first_id();
+        let at = slice ^ self.first_id();
         let here = at <= SLOT_MASK;
         if here {
-            self.0.store_end(slot_index(at), end.0);
+            self.store_end(slot_index(at), end.0);
         }
         here
     }
@@ -122,6 +108,7 @@ impl RecordPayload {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::buffer::Chunk;
 
     const FIRST: u64 = 3 * SLOTS as u64;
 
@@ -134,25 +121,25 @@ mod tests {
 
     #[test]
     fn slice_ends_in_place_only_in_the_current_chunk() {
-        let none = Writer::without_chunk();
+        let none = Slots::full_placeholder();
         assert!(
             none.next_slot_id().is_none()
-                && none.next_id(1).is_none()
+                && none.id_for(1).is_none()
                 && !none.end_slice(0, Ticks(1))
                 && !none.end_slice(FIRST, Ticks(1))
         );
         let (first, head) = (open(FIRST), Head::new(Tag::Slice, 0, 3));
-        let writer = Writer::for_chunk(&first);
+        let writer = first.slots();
         let a = writer.next_slot_id().unwrap();
         writer.put_slice(a, head.to_word(), Ticks(7), 9);
-        let b = writer.next_id(1).unwrap();
+        let b = writer.id_for(1).unwrap();
         writer.put_record(b, head, [8, 0, 9], &[]);
         assert_eq!((a, b), (FIRST + 1, FIRST + 2));
         assert!(writer.end_slice(a, Ticks(50)));
         assert_eq!(first.read_slot(1), [head.to_word(), 7, 50, 9]);
 
         let second = open(5 * SLOTS as u64);
-        let writer = Writer::for_chunk(&second);
+        let writer = second.slots();
         assert!(!writer.end_slice(b, Ticks(60)) && !writer.end_slice(0, Ticks(60)));
         assert_eq!((first.read_slot(2)[2], second.committed_len()), (0, 1));
     }
@@ -160,7 +147,7 @@ mod tests {
     #[test]
     fn too_large_payload_leaves_chunk_unchanged() {
         let chunk = open(FIRST);
-        let writer = Writer::for_chunk(&chunk);
+        let writer = chunk.slots();
         let id = writer.next_slot_id().unwrap();
         let mut payload = writer.begin_payload(id, Tag::Span);
         (0..SLOTS as u64 * 5).for_each(|word| payload.push_words([word]));
@@ -171,14 +158,14 @@ mod tests {
     #[test]
     fn chunk_is_filled_to_its_last_slot() {
         let chunk = open(FIRST);
-        let writer = Writer::for_chunk(&chunk);
+        let writer = chunk.slots();
         let mut put = 0;
         while let Some(id) = writer.next_slot_id() {
-            assert!(writer.next_id(SLOTS - put - 1).is_some() && writer.next_id(SLOTS - put).is_none());
+            assert!(writer.id_for(SLOTS - put - 1).is_some() && writer.id_for(SLOTS - put).is_none());
             writer.put_record(id, Head::new(Tag::Close, 0, 0), [0; 3], &[]);
             put += 1;
         }
         assert_eq!((put, chunk.committed_len()), (SLOTS - 1, SLOTS));
-        assert!(writer.next_id(1).is_none());
+        assert!(writer.id_for(1).is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! Settings of the builder about devices and their collectors.
 
 use super::KinetoLayerBuilder;
-use crate::config::{Config, Key, Mode, SourceSettings};
+use crate::config::{Config, Key, Mode, SourceSettings, Value};
 use crate::diag::diag;
 use kineto_devices::{
     self as collector, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why,
@@ -31,6 +31,10 @@ impl Devices {
         Devices::default()
     }
 
+    fn with(self, key: Key, value: Value) -> Self {
+        Devices { settings: self.settings.with(key, value), ..self }
+    }
+
     /// Records allocations and frees of device memory by CUDA's calls (`cudaMalloc`, `cuMemAllocAsync`, managed memory …), as
     /// seen by CUPTI. They are `[memory]` instants of the device, on the thread and in the span that made the call. Default:
     /// false.
@@ -40,10 +44,8 @@ impl Devices {
     /// begin at the start of the recording, with the memory that is freed later but was allocated earlier. Host memory is
     /// recorded only by [`with_memory`](crate::KinetoLayerBuilder::with_memory).
     #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-    pub fn memory(mut self, on: bool) -> Self {
-        self.settings.set(Key::DeviceMemory, on);
-        self
+    pub fn memory(self, on: bool) -> Self {
+        self.with(Key::DeviceMemory, Value::Bool(on))
     }
 
     /// Samples power, temperature, clocks, utilization, used memory and the reasons for lower clocks of GPUs, that many times
@@ -53,9 +55,8 @@ impl Devices {
     /// vendors. They are read by NVML, ROCm SMI or Level Zero's Sysman, on one thread for each vendor. The devices are those
     /// that the program may use, whatever their numbers elsewhere. A value that a device lacks is left out, and named in
     /// the [report](crate::CollectorReport::notes).
-    pub fn telemetry(mut self, hz: u32) -> Self {
-        self.settings.set(Key::DeviceTelemetry, hz.min(i32::MAX.unsigned_abs()));
-        self
+    pub fn telemetry(self, hz: u32) -> Self {
+        self.with(Key::DeviceTelemetry, Value::Int(hz.min(i32::MAX.unsigned_abs()).into()))
     }
 
     /// Records each launch of a CUDA graph as one row instead of one for each node. Default: false.
@@ -63,10 +64,8 @@ impl Devices {
     /// A graph of a thousand kernels costs CUPTI a thousand records for each launch. As one row it costs one record, and does
     /// not show its nodes.
     #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-    pub fn graph_trace(mut self, on: bool) -> Self {
-        self.settings.set(Key::GraphTrace, on);
-        self
+    pub fn graph_trace(self, on: bool) -> Self {
+        self.with(Key::GraphTrace, Value::Bool(on))
     }
 
     /// Records only between `cudaProfilerStart` and `cudaProfilerStop`, or `cuProfilerStart` and `cuProfilerStop`, any number
@@ -77,10 +76,8 @@ impl Devices {
     /// [`Profiler::pause`](crate::Profiler::pause) and [`resume`](crate::Profiler::resume) have the same effect and the same
     /// cost in memory. CUPTI reports the calls: if CUPTI cannot record, the trace is empty and says why.
     #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-    pub fn profiler_range(mut self, on: bool) -> Self {
-        self.settings.set(Key::ProfilerRange, on);
-        self
+    pub fn profiler_range(self, on: bool) -> Self {
+        self.with(Key::ProfilerRange, Value::Bool(on))
     }
 
     /// Records the NVTX ranges of libraries in the process (NCCL, cuDF, TensorRT), if CUPTI records. Default: false.
@@ -93,10 +90,8 @@ impl Devices {
     /// starts; if it does not, the collector's report says how to set it. If it does, that libcupti is used unless
     /// `KINETO_CUPTI_PATH` names another. The ranges that [`Mode::Nvtx`] makes of spans are not recorded a second time.
     #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-    pub fn nvtx_ranges(mut self, on: bool) -> Self {
-        self.settings.set(Key::NvtxRanges, on);
-        self
+    pub fn nvtx_ranges(self, on: bool) -> Self {
+        self.with(Key::NvtxRanges, Value::Bool(on))
     }
 
     /// Loads all plugins of that folder: libraries that record other accelerators. `KINETO_PLUGIN_LIB_DIR_PATH`; default
@@ -106,10 +101,8 @@ impl Devices {
     /// [`Profiler::collectors`](crate::Profiler::collectors) and the trace name each unusable plugin with the reason.
     /// `KINETO_DISABLE_PLUGINS` disables all plugins.
     #[cfg(feature = "plugins")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
-    pub fn plugins(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
-        self.settings.set(Key::PluginFolder, folder.into().as_path());
-        self
+    pub fn plugins(self, folder: impl Into<std::path::PathBuf>) -> Self {
+        self.with(Key::PluginFolder, Value::of_path(&folder.into()))
     }
 
     /// Sets the timer that measures device work of spans in the mode [`Mode::KinetoPrivateUse1Fallback`]; other modes ignore
@@ -150,16 +143,14 @@ impl fmt::Debug for Devices {
 /// # Devices
 impl KinetoLayerBuilder {
     /// Applies settings of devices. Adds to an earlier call; the last value of a setting counts.
-    #[cfg_attr(docsrs, doc(cfg(feature = "devices")))]
     pub fn devices(mut self, devices: Devices) -> Self {
-        self.overrides.merge(devices.settings);
+        self.overrides.settings.merge(devices.settings);
         self.collectors.timer = devices.timer.or(self.collectors.timer);
         self.options.private_use1 = devices.private_use1.or(self.options.private_use1);
         self
     }
 
     /// Adds a collector to this crate's own; may be called more than once.
-    #[cfg_attr(docsrs, doc(cfg(feature = "devices")))]
     pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
         self.collectors.own.push(Arc::new(collector));
         self

@@ -18,9 +18,7 @@ use std::time::Duration;
 /// ```
 #[must_use = "pass it to `KinetoLayerBuilder::dumps`"]
 #[derive(Clone, Debug, Default)]
-pub struct Dumps {
-    settings: SourceSettings,
-}
+pub struct Dumps(SourceSettings);
 
 impl Dumps {
     /// Creates settings that leave all to the environment, the configuration file and the defaults.
@@ -70,22 +68,17 @@ impl Dumps {
     /// # }
     /// ```
     pub fn on(triggers: impl IntoIterator<Item = DumpTrigger>) -> Self {
-        let triggers: Vec<DumpTrigger> = triggers.into_iter().collect();
-        let mut dumps = Dumps::new();
-        dumps.settings.set(Key::DumpOn, triggers);
-        dumps
+        Dumps(SourceSettings::default().with(Key::DumpOn, Value::DumpTriggers(triggers.into_iter().collect())))
     }
 
     /// Sets how long a dump waits after its trigger. Default: 1 s.
-    pub fn after(mut self, time: Duration) -> Self {
-        self.settings.set(Key::DumpAfter, Value::Duration(time));
-        self
+    pub fn after(self, time: Duration) -> Self {
+        Dumps(self.0.with(Key::DumpAfter, Value::Duration(time)))
     }
 
     /// Sets the least time from one triggered dump to the next. Default: 60 s.
-    pub fn interval(mut self, time: Duration) -> Self {
-        self.settings.set(Key::DumpInterval, Value::Duration(time));
-        self
+    pub fn interval(self, time: Duration) -> Self {
+        Dumps(self.0.with(Key::DumpInterval, Value::Duration(time)))
     }
 
     /// Sets how many dumps are kept and how many bytes they may take. Default: 20, and 2 GiB.
@@ -93,10 +86,8 @@ impl Dumps {
     /// After each dump, also those of [`Profiler::dump`](crate::Profiler::dump), the oldest ones of this output are removed,
     /// whichever process of the same user wrote them; of the default output, only those of this process. The newest dump
     /// stays, and so do files of a [sink](crate::KinetoLayerBuilder::sink).
-    pub fn keep(mut self, files: usize, bytes: u64) -> Self {
-        self.settings.set(Key::DumpFiles, files);
-        self.settings.set(Key::DumpBytes, Value::Bytes(bytes));
-        self
+    pub fn keep(self, files: usize, bytes: u64) -> Self {
+        Dumps(self.0.with(Key::DumpFiles, Value::of_size(files)).with(Key::DumpBytes, Value::Bytes(bytes)))
     }
 
     /// Sets the age from which dumps are removed. Default: any age is kept.
@@ -110,18 +101,16 @@ impl Dumps {
     /// let week = Duration::from_secs(7 * 86_400);
     /// let dumps = tracing_kineto::Dumps::new().keep(1000, 4 << 30).keep_for(week);
     /// ```
-    pub fn keep_for(mut self, time: Duration) -> Self {
-        self.settings.set(Key::DumpAge, Value::Duration(time));
-        self
+    pub fn keep_for(self, time: Duration) -> Self {
+        Dumps(self.0.with(Key::DumpAge, Value::Duration(time)))
     }
 }
 
 /// # Dumps of the newest records
 impl KinetoLayerBuilder {
     /// Sets when dumps are written and which are kept. Adds to an earlier call; the last value of a setting counts.
-    pub fn dumps(mut self, dumps: Dumps) -> Self {
-        self.overrides.merge(dumps.settings);
-        self
+    pub fn dumps(self, dumps: Dumps) -> Self {
+        self.with_all(dumps.0)
     }
 }
 

@@ -18,9 +18,7 @@ use std::time::Duration;
 /// ```
 #[must_use = "pass it to `KinetoLayerBuilder::metrics`"]
 #[derive(Clone, Debug, Default)]
-pub struct Metrics {
-    settings: SourceSettings,
-}
+pub struct Metrics(SourceSettings);
 
 impl Metrics {
     /// Creates settings that leave all to the environment, the configuration file and the defaults.
@@ -34,24 +32,21 @@ impl Metrics {
     /// Each metric becomes a graph of its GPU. Takes libcupti 12.6 or newer and usually privileges. All metrics must fit into
     /// one pass of the hardware; `kineto doctor --metrics` lists the metrics of a GPU. All GPUs of the process are sampled each
     /// millisecond, unless other settings change that.
-    pub fn pm_sampling<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
+    pub fn pm_sampling<S: Into<String>>(self, metrics: impl IntoIterator<Item = S>) -> Self {
         let metrics: Vec<String> = metrics.into_iter().map(Into::into).collect();
-        self.settings.set(Key::PmSamplingMetrics, Value::List(metrics));
-        self
+        Metrics(self.0.with(Key::PmSamplingMetrics, Value::List(metrics)))
     }
 
     /// Sets the GPUs that [`pm_sampling`](Self::pm_sampling) samples, by their numbers in the process. Default: all.
-    pub fn pm_sampling_devices(mut self, devices: impl IntoIterator<Item = u32>) -> Self {
+    pub fn pm_sampling_devices(self, devices: impl IntoIterator<Item = u32>) -> Self {
         let devices: Vec<String> = devices.into_iter().map(|device| device.to_string()).collect();
-        self.settings.set(Key::PmSamplingDevice, Value::List(devices));
-        self
+        Metrics(self.0.with(Key::PmSamplingDevice, Value::List(devices)))
     }
 
     /// Sets the time between two samples of [`pm_sampling`](Self::pm_sampling), from 1 us to 1 s. Default: 1 ms.
-    pub fn pm_sampling_interval(mut self, time: Duration) -> Self {
+    pub fn pm_sampling_interval(self, time: Duration) -> Self {
         let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        self.settings.set(Key::PmSamplingInterval, Value::Int(micros));
-        self
+        Metrics(self.0.with(Key::PmSamplingInterval, Value::Int(micros)))
     }
 
     /// Measures these metrics of each kernel of NVIDIA's GPUs, such as `smsp__inst_executed.sum`, and selects their type,
@@ -60,11 +55,9 @@ impl Metrics {
     /// CUPTI runs each kernel once for each pass that the metrics take, so launches wait for their kernels. Kernels, copies
     /// and waits have no records of their own meanwhile, since their times would not be the program's. Takes libcupti 12.6
     /// or newer and usually privileges, and excludes [`pm_sampling`](Self::pm_sampling).
-    pub fn per_kernel<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
+    pub fn per_kernel<S: Into<String>>(self, metrics: impl IntoIterator<Item = S>) -> Self {
         let metrics: Vec<String> = metrics.into_iter().map(Into::into).collect();
-        self.settings.set(Key::ProfilerMetrics, Value::List(metrics));
-        self.settings.set(Key::ProfilerPerKernel, true);
-        self
+        Metrics(self.0.with(Key::ProfilerMetrics, Value::List(metrics)).with(Key::ProfilerPerKernel, Value::Bool(true)))
     }
 
     /// Measures these metrics of each annotation of NVIDIA's GPUs, such as `dram__bytes_read.sum`, and selects the types of its
@@ -76,27 +69,24 @@ impl Metrics {
     /// thread uses the same context has no values. Metrics of the whole device also count other contexts and processes.
     /// Kernels, copies and waits have no records of their own meanwhile. Replaces [`per_kernel`](Self::per_kernel), and has
     /// the same requirements and limit.
-    pub fn per_annotation<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
+    pub fn per_annotation<S: Into<String>>(self, metrics: impl IntoIterator<Item = S>) -> Self {
         let metrics: Vec<_> = metrics.into_iter().map(Into::into).collect();
-        self.settings.set(Key::ProfilerMetrics, Value::List(metrics));
-        self.settings.set(Key::ProfilerPerKernel, false);
-        self
+        Metrics(
+            self.0.with(Key::ProfilerMetrics, Value::List(metrics)).with(Key::ProfilerPerKernel, Value::Bool(false)),
+        )
     }
 
     /// Sets the most launches that [`per_kernel`](Self::per_kernel) measures in a recording, or the most annotations of
     /// [`per_annotation`](Self::per_annotation); 0 for all. Default: 1500.
-    pub fn limit(mut self, launches: u32) -> Self {
-        self.settings.set(Key::ProfilerMaxRanges, Value::Int(launches.into()));
-        self
+    pub fn limit(self, launches: u32) -> Self {
+        Metrics(self.0.with(Key::ProfilerMaxRanges, Value::Int(launches.into())))
     }
 }
 
 /// # Hardware counters
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 impl KinetoLayerBuilder {
     /// Sets which hardware counters are recorded. Adds to an earlier call; the last value of a setting counts.
-    pub fn metrics(mut self, metrics: Metrics) -> Self {
-        self.overrides.merge(metrics.settings);
-        self
+    pub fn metrics(self, metrics: Metrics) -> Self {
+        self.with_all(metrics.0)
     }
 }

@@ -31,8 +31,8 @@ pub use spans::{Fields, Stacks};
 pub use spill::Spill;
 pub use torch::TorchOptions;
 
-use crate::callsite::{Classifier, Rules, Sites};
-use crate::config::{self, Activation, Config, Env, Key, Mode, Output, Overflow, Overrides};
+use crate::callsite::{Rules, Sites};
+use crate::config::{self, Activation, Config, Env, Key, Mode, Output, Overflow, Overrides, SourceSettings, Value};
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
@@ -95,10 +95,8 @@ pub struct KinetoLayerBuilder {
     overrides: Overrides,
     metadata: Vec<(String, String)>,
     metadata_json: Vec<(String, String)>,
-    classifier: Option<Arc<Classifier>>,
-    annotation_targets: Vec<String>,
-    scopes: Vec<RecordScope>,
-    scope_targets: Vec<(String, RecordScope)>,
+    /// Those that no key sets.
+    rules: Rules,
     threads: ThreadFilter,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     collectors: OwnCollectors,
@@ -108,7 +106,6 @@ pub struct KinetoLayerBuilder {
     handler: Option<Box<dyn TraceHandler>>,
     options: SessionOptions,
     log_sink: Option<LogSink>,
-    added_fields: &'static [&'static str],
     /// Whether the output may have any extension, as in tracing-chrome.
     accepts_any_extension: bool,
     env: Option<Env>,
@@ -177,7 +174,8 @@ impl KinetoLayer {
             Activation::Idle => {
                 builder.waits = true;
                 // As in torch when it waits for requests.
-                builder.scopes = vec![RecordScope::Function, RecordScope::UserScope, RecordScope::BackwardFunction];
+                builder.rules.scopes =
+                    vec![RecordScope::Function, RecordScope::UserScope, RecordScope::BackwardFunction];
             }
             Activation::On => {}
         }
@@ -189,9 +187,8 @@ impl KinetoLayer {
 /// # Recordings: when they start and end
 impl KinetoLayerBuilder {
     /// Starts recording in `build`. Default: true; else [`Profiler::start`](crate::Profiler::start) does.
-    pub fn record_from_start(mut self, on: bool) -> Self {
-        self.overrides.set(Key::RecordFromStart, on);
-        self
+    pub fn record_from_start(self, on: bool) -> Self {
+        self.with(Key::RecordFromStart, Value::Bool(on))
     }
 
     /// Records by a schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
@@ -233,9 +230,8 @@ impl KinetoLayerBuilder {
     }
 
     /// Sets the least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
-    pub fn log_level(mut self, level: Severity) -> Self {
-        self.overrides.set(Key::LogLevel, level);
-        self
+    pub fn log_level(self, level: Severity) -> Self {
+        self.with(Key::LogLevel, Value::Severity(level))
     }
 
     /// Sends messages about the profiler itself to a callback instead of stderr.
@@ -247,7 +243,7 @@ impl KinetoLayerBuilder {
     /// Records as tracing-chrome: adds fields to every callsite, of which the layer records the texts, and writes JSON to an output
     /// of any name.
     pub(crate) fn like_chrome(mut self, added_fields: &'static [&'static str]) -> Self {
-        (self.added_fields, self.accepts_any_extension) = (added_fields, true);
+        (self.rules.added_fields, self.accepts_any_extension) = (added_fields, true);
         self
     }
 
@@ -286,6 +282,18 @@ impl KinetoLayerBuilder {
     }
 
     /// Creates the layer and its guard where the platform can record.
+    /// Sets a key, with precedence over environment and file.
+    fn with(mut self, key: Key, value: Value) -> Self {
+        self.overrides.settings.set(key, value);
+        self
+    }
+
+    /// Adds the settings of an option value.
+    fn with_all(mut self, settings: SourceSettings) -> Self {
+        self.overrides.settings.merge(settings);
+        self
+    }
+
     fn build_layer_and_guard(mut self) -> Result<(KinetoLayer, KinetoGuard), Error> {
         if let Some(sink) = &self.log_sink {
             diag::LOGGER.set_sink(Some(sink.clone()));
@@ -296,7 +304,7 @@ impl KinetoLayerBuilder {
         let (sinks, is_strict) = (register_sinks(self.sinks)?, self.overrides.is_env_strict);
         config.settle_folders();
         let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some(), self.accepts_any_extension)?;
-        let is_by_builder = |key| is_strict || self.overrides.values().any(|(set, _)| set == key);
+        let is_by_builder = |key| is_strict || self.overrides.settings.iter().any(|(set, _)| set == key);
         dumps::settle_files(&mut config, self.handler.is_some(), is_by_builder)?;
         self.options.private_use1.as_deref().map_or(Ok(()), check_name)?;
         self.handler.as_mut().map_or(Ok(()), |handler| handler.prepare())?;
@@ -304,17 +312,13 @@ impl KinetoLayerBuilder {
         let rules = Rules {
             selected: config.activities,
             filter: config.filter.clone(),
-            classifier: self.classifier,
-            annotation_targets: self.annotation_targets,
             with_args: config.with_args,
             denied_fields: config.deny_fields.clone(),
             events: config.events.into_level(),
-            scopes: self.scopes,
-            scope_targets: self.scope_targets,
             stacks: config.slice_extras.stack_filter.clone(),
             slow_spans: config.dumps.slow_spans(),
             dump_events: config.dumps.event_level(),
-            added_fields: self.added_fields,
+            ..self.rules
         };
         let extras = slice_extras(&config, self.overrides.is_on(Key::WithStack), is_strict)?;
         let settings = RecorderSettings {
@@ -363,7 +367,7 @@ fn resolve_config(overrides: &Overrides, env: &Env) -> Result<Config, Error> {
     let mut warnings = Vec::new();
     let resolved = Config::resolve(overrides, env, &mut warnings);
     if let Ok(config) = &resolved {
-        config.apply_log_settings();
+        config.apply_log_settings(None);
     }
     config::report_untrusted_caller();
     config::report_unknown_variables(env, None);
@@ -464,7 +468,7 @@ fn stack_frames(wanted: usize, by_program: bool, has_feature: bool) -> Result<us
 impl fmt::Debug for KinetoLayerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KinetoLayerBuilder ")?;
-        self.overrides.settings().fmt(f)
+        self.overrides.settings.fmt(f)
     }
 }
 
@@ -473,28 +477,24 @@ mod tests {
     use super::*;
     use crate::config::ParsedRequest;
     use crate::trace::Trace;
+    use kineto_base::wait::{sleep, wall};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    use test_base::virtual_time;
     use tracing::field::Empty;
     use tracing_subscriber::prelude::*;
 
     /// More slices than fit into a chunk.
     const FILL: u64 = 3000;
 
-    /// Records spans and events before, between and after two times; `None` if that took too long.
-    fn record(session: &Session, ticket: u64) -> Option<(Trace, [SystemTime; 2])> {
-        let [from, until] = [80, 160].map(|ahead| SystemTime::now() + Duration::from_millis(ahead));
+    /// Records spans and events before, between and after two times.
+    fn record(session: &Session) -> (Trace, [SystemTime; 2]) {
+        let [from, until] = [80, 160].map(|ahead| wall() + Duration::from_millis(ahead));
         let settings = || session.settings.of_request(&ParsedRequest::parse("").unwrap(), "/tmp/none.json".into()).0;
-        session.requests.start(ticket, Some((from, until)), settings).unwrap();
-        let is_before = |time: SystemTime| SystemTime::now() + Duration::from_millis(2) < time;
-        let wait_for = |time: SystemTime| {
-            while SystemTime::now() < time + Duration::from_millis(2) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
+        session.requests.start(1, Some((from, until)), settings).unwrap();
+        let wait_for = |time: SystemTime| sleep(time.duration_since(wall()).unwrap() + Duration::from_millis(2));
         tracing::info_span!("before").in_scope(|| tracing::info!("an event before"));
         let around = tracing::info_span!("around", field = 7).entered();
         let ends_inside = tracing::info_span!("ends inside").entered();
-        let mut is_in_time = is_before(from);
         wait_for(from);
         drop(ends_inside);
         tracing::info_span!("inside").in_scope(|| tracing::info!("an event inside"));
@@ -504,7 +504,6 @@ mod tests {
         let ends_behind = tracing::info_span!("ends behind", value = Empty).entered();
         // Its end is a separate record: the chunk in which it began is full.
         (0..FILL).for_each(|_| tracing::info_span!("fill").in_scope(|| ()));
-        is_in_time &= is_before(until);
         wait_for(until);
         ends_behind.record("value", 7);
         drop(ends_behind);
@@ -512,19 +511,21 @@ mod tests {
         drop(polled);
         tracing::info_span!("behind").in_scope(|| tracing::info!("an event behind"));
         drop(around);
-        let trace = session.requests.stop(ticket).unwrap();
-        is_in_time.then_some((trace, [from, until]))
+        (session.requests.stop(1).unwrap(), [from, until])
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "waits for the real clock")]
+    #[cfg_attr(miri, ignore = "starts a process")]
     fn recording_between_two_times_is_cut_to_them() {
+        virtual_time(|clock| clock.run(check_recording_between_two_times));
+    }
+
+    fn check_recording_between_two_times() {
         let builder = KinetoLayerBuilder::default().no_output().record_from_start(false);
         let (layer, guard) = builder.events(tracing::Level::INFO).build().unwrap();
         let session = guard.profiler().session().unwrap().clone();
-        let (trace, times) = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-            (1..100).find_map(|ticket| record(&session, ticket)).unwrap()
-        });
+        let (trace, times) =
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || record(&session));
         let mut rows = Vec::new();
         trace.for_each(|row| {
             let mut args = Vec::new();
@@ -554,8 +555,8 @@ mod tests {
         assert_eq!((stats.slices, stats.events), (6 + FILL, 1));
         assert_eq!(losses, [("clipped_slices", 2), ("unfinished_slices", 2)]);
         // Times in the past cut nothing.
-        session.requests.start(100, Some((times[0], times[1])), Config::default).unwrap();
-        let (start, end) = session.requests.stop(100).unwrap().window();
+        session.requests.start(2, Some((times[0], times[1])), Config::default).unwrap();
+        let (start, end) = session.requests.stop(2).unwrap().window();
         assert!(start > times[1].into() && end > start, "{start:?} {end:?}");
         drop(guard);
     }
@@ -572,7 +573,7 @@ mod tests {
             .devices(Devices::new().telemetry(7))
             .torch(torch)
             .torch(TorchOptions::new().strict(false).scope_target("ops", RecordScope::Function));
-        let set = builder.overrides.values().map(|(key, value)| format!("{}={value}", key.spec().name));
+        let set = builder.overrides.settings.iter().map(|(key, value)| format!("{}={value}", key.spec().name));
         assert_eq!(
             set.collect::<Vec<_>>(),
             [
@@ -588,7 +589,7 @@ mod tests {
             (options.private_use1.as_deref(), options.is_strict, options.accumulates),
             (Some("npu"), false, true)
         );
-        assert_eq!((builder.scopes, builder.scope_targets.len()), (vec![RecordScope::UserScope], 1));
+        assert_eq!((builder.rules.scopes, builder.rules.scope_targets.len()), (vec![RecordScope::UserScope], 1));
     }
 
     #[test]

@@ -24,15 +24,13 @@ impl KinetoLayerBuilder {
     ///
     /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id inserted, else `/tmp/libkineto_activities_<pid>.json`, as in
     /// libkineto; a second layer's file has a number in its name.
-    pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
-        self.overrides.set(Key::LogFile, Output::Exact(path.into()));
-        self
+    pub fn output(self, path: impl Into<PathBuf>) -> Self {
+        self.with(Key::LogFile, Value::Output(Output::Exact(path.into())))
     }
 
     /// Writes no file when the guard is dropped; [`Profiler::stop`](crate::Profiler::stop) returns the traces.
-    pub fn no_output(mut self) -> Self {
-        self.overrides.set(Key::LogFile, Output::Nowhere);
-        self
+    pub fn no_output(self) -> Self {
+        self.with(Key::LogFile, Value::Output(Output::Nowhere))
     }
 
     /// Writes the trace to `writer` as JSON, in place of a file.
@@ -83,9 +81,8 @@ impl KinetoLayerBuilder {
 
     /// Sets the compression level of `.gz` files, 0 to 9. Default: 1, which stores without compression in builds with debug assertions,
     /// where zlib is rarely optimized.
-    pub fn gzip_level(mut self, level: u32) -> Self {
-        self.overrides.set(Key::GzipLevel, level);
-        self
+    pub fn gzip_level(self, level: u32) -> Self {
+        self.with(Key::GzipLevel, Value::Int(level.into()))
     }
 
     /// Sets the size at which a file is closed. Default: none.
@@ -94,9 +91,8 @@ impl KinetoLayerBuilder {
     /// file ends after the rows that fit, and readers open it; its header has `tracing_kineto_incomplete`, with the number of
     /// rows, and a message reports that. It may exceed the limit by what is being compressed then, usually less than a MiB.
     /// [`Trace::save`](crate::Trace::save) writes the whole trace.
-    pub fn file_limit_bytes(mut self, bytes: u64) -> Self {
-        self.overrides.set(Key::FileLimit, Value::Bytes(bytes));
-        self
+    pub fn file_limit_bytes(self, bytes: u64) -> Self {
+        self.with(Key::FileLimit, Value::Bytes(bytes))
     }
 
     /// Sets whether the trace is written when the recording ends with the program: when the [`KinetoGuard`](crate::KinetoGuard)
@@ -105,9 +101,8 @@ impl KinetoLayerBuilder {
     ///
     /// A message reports that nothing was written. Dumps that were triggered before are written in any case, and so is what the
     /// program itself saves, flushes, or records with [`Profiler::record`](crate::Profiler::record).
-    pub fn write_at_end(mut self, on: bool) -> Self {
-        self.overrides.set(Key::WriteAtEnd, on);
-        self
+    pub fn write_at_end(self, on: bool) -> Self {
+        self.with(Key::WriteAtEnd, Value::Bool(on))
     }
 
     /// Sets how long dropping the guard, or the end of a cycle, waits for the file without progress. Default: 5 s.
@@ -117,18 +112,16 @@ impl KinetoLayerBuilder {
     /// files lasts at least a second, however short the limit is.
     ///
     /// With devices, a stop first waits for launched work to end, at most as long.
-    pub fn flush_timeout(mut self, timeout: Duration) -> Self {
-        self.overrides.set(Key::FlushTimeout, timeout);
-        self
+    pub fn flush_timeout(self, timeout: Duration) -> Self {
+        self.with(Key::FlushTimeout, Value::Time(timeout))
     }
 
     /// Writes the trace before SIGINT, SIGTERM or SIGHUP ends the process. Default: true.
     ///
     /// Applies only where the signal would end the process: an ignored signal stays ignored, and a handler of the program,
     /// installed before or after `build`, keeps control. A second signal ends the process at once. Unix only.
-    pub fn flush_on_signals(mut self, on: bool) -> Self {
-        self.overrides.set(Key::FlushOnSignals, on);
-        self
+    pub fn flush_on_signals(self, on: bool) -> Self {
+        self.with(Key::FlushOnSignals, Value::Bool(on))
     }
 
     /// Adds a text to the trace's header.

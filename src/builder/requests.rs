@@ -1,7 +1,7 @@
 //! Serves external and timed requests: in the process that creates the layer, and in forks of it that enable this.
 
 use super::KinetoLayerBuilder;
-use crate::config::Key;
+use crate::config::{Key, Value};
 use crate::error::Error;
 use crate::profiler::Profiler;
 use crate::session::Session;
@@ -26,7 +26,6 @@ pub(super) fn serve_requests(_session: &Arc<Session>) {
 }
 
 /// # Requests from outside
-#[cfg_attr(docsrs, doc(cfg(feature = "ondemand")))]
 impl KinetoLayerBuilder {
     /// Serves requests from that folder (Linux): a file `<pid>.request` requests a trace of the process with that id, in
     /// libkineto's keys, like a request from the dynolog daemon; an empty file requests 500 ms. `KINETO_TRIGGER_DIR`.
@@ -42,13 +41,11 @@ impl KinetoLayerBuilder {
     /// from users who are not trusted are refused and removed. A file that cannot be removed is not served, not even root's:
     /// this happens in a sticky folder of another user. The folder must be on this machine, because changes that other
     /// machines make to a network folder are not reported here.
-    pub fn trigger_folder(mut self, path: impl Into<PathBuf>) -> Self {
-        self.overrides.set(Key::TriggerFolder, path.into().as_path());
-        self
+    pub fn trigger_folder(self, path: impl Into<PathBuf>) -> Self {
+        self.with(Key::TriggerFolder, Value::of_path(&path.into()))
     }
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "ondemand")))]
 impl Profiler {
     /// Serves external requests in a forked child, from the sources that the layer was created with.
     ///

@@ -1,7 +1,7 @@
 //! Settings of the builder about spans and events.
 
 use super::KinetoLayerBuilder;
-use crate::config::{AsyncSpans, Key, Modes, SourceSettings};
+use crate::config::{AsyncSpans, Key, Modes, SourceSettings, Value};
 use crate::observer::SpanObserver;
 use crate::recorder::ThreadFilter;
 use kineto_model::activity::{ActivityType, ActivityTypes};
@@ -19,9 +19,7 @@ use tracing_subscriber::filter::Targets;
 /// ```
 #[must_use = "pass it to `KinetoLayerBuilder::fields`"]
 #[derive(Clone, Debug, Default)]
-pub struct Fields {
-    settings: SourceSettings,
-}
+pub struct Fields(SourceSettings);
 
 impl Fields {
     /// Creates settings that leave all to the environment, the configuration file and the defaults.
@@ -30,29 +28,25 @@ impl Fields {
     }
 
     /// Sets whether fields of spans are recorded as arguments. Default: true. Turn it off before sharing traces that may contain secrets.
-    pub fn record(mut self, on: bool) -> Self {
-        self.settings.set(Key::WithArgs, on);
-        self
+    pub fn record(self, on: bool) -> Self {
+        Fields(self.0.with(Key::WithArgs, Value::Bool(on)))
     }
 
     /// Omits the fields of these names.
-    pub fn deny(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn deny(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        self.settings.set(Key::DenyFields, names);
-        self
+        Fields(self.0.with(Key::DenyFields, Value::List(names)))
     }
 
     /// Sets the most bytes of a text value; a longer one is cut at a character boundary. Default: 4096.
-    pub fn limit_bytes(mut self, bytes: usize) -> Self {
-        self.settings.set(Key::FieldLimit, bytes);
-        self
+    pub fn limit_bytes(self, bytes: usize) -> Self {
+        Fields(self.0.with(Key::FieldLimit, Value::of_size(bytes)))
     }
 
     /// Keeps the fields of spans created while nothing is recorded, at the cost of an allocation each. Default: false; such
     /// spans then appear without fields, and are counted.
-    pub fn while_idle(mut self, on: bool) -> Self {
-        self.settings.set(Key::FieldsWhileIdle, on);
-        self
+    pub fn while_idle(self, on: bool) -> Self {
+        Fields(self.0.with(Key::FieldsWhileIdle, Value::Bool(on)))
     }
 }
 
@@ -65,9 +59,7 @@ impl Fields {
 /// ```
 #[must_use = "pass it to `KinetoLayerBuilder::with_stack`"]
 #[derive(Clone, Debug)]
-pub struct Stacks {
-    settings: SourceSettings,
-}
+pub struct Stacks(SourceSettings);
 
 impl Default for Stacks {
     fn default() -> Self {
@@ -78,9 +70,7 @@ impl Default for Stacks {
 /// True records stacks, as [`Stacks::new`]; false does not, whatever the environment requests.
 impl From<bool> for Stacks {
     fn from(on: bool) -> Stacks {
-        let mut stacks = Stacks::if_requested();
-        stacks.settings.set(Key::WithStack, on);
-        stacks
+        Stacks(SourceSettings::default().with(Key::WithStack, Value::Bool(on)))
     }
 }
 
@@ -92,35 +82,30 @@ impl Stacks {
 
     /// Creates settings for the case that the environment, the configuration file or a request asks for stacks.
     pub fn if_requested() -> Stacks {
-        Stacks { settings: SourceSettings::default() }
+        Stacks(SourceSettings::default())
     }
 
     /// Sets the most frames of a stack, 1 to 128. Default: 32.
-    pub fn frames(mut self, count: usize) -> Self {
-        self.settings.set(Key::StackFrames, count);
-        self
+    pub fn frames(self, count: usize) -> Self {
+        Stacks(self.0.with(Key::StackFrames, Value::of_size(count)))
     }
 
     /// Selects the spans that get stacks, by target and level. Default: all.
-    pub fn filter(mut self, filter: Targets) -> Self {
-        self.settings.set(Key::StackFilter, filter);
-        self
+    pub fn filter(self, filter: Targets) -> Self {
+        Stacks(self.0.with(Key::StackFilter, Value::Filter(Arc::new(filter))))
     }
 }
 
 /// # Spans and events: which are recorded, and what they carry
 impl KinetoLayerBuilder {
     /// Records only activities of these types. Default: [`ActivityTypes::DEFAULT`], libkineto's.
-    pub fn activities(mut self, types: impl Into<ActivityTypes>) -> Self {
-        let types: ActivityTypes = types.into();
-        self.overrides.set(Key::ActivityTypes, types);
-        self
+    pub fn activities(self, types: impl Into<ActivityTypes>) -> Self {
+        self.with(Key::ActivityTypes, Value::Activities(types.into()))
     }
 
     /// Sets which fields are recorded. Adds to an earlier call; the last value of a setting counts.
-    pub fn fields(mut self, fields: Fields) -> Self {
-        self.overrides.merge(fields.settings);
-        self
+    pub fn fields(self, fields: Fields) -> Self {
+        self.with_all(fields.0)
     }
 
     /// Records the call stack at each enter of a span, as its argument `Call stack`. Default: none.
@@ -135,29 +120,24 @@ impl KinetoLayerBuilder {
     /// stack, as in torch, and a span with a field `call_stack` shows that instead.
     ///
     /// Needs the feature `backtrace`; without it, `build` fails.
-    pub fn with_stack(mut self, stacks: impl Into<Stacks>) -> Self {
-        let stacks: Stacks = stacks.into();
-        self.overrides.merge(stacks.settings);
-        self
+    pub fn with_stack(self, stacks: impl Into<Stacks>) -> Self {
+        self.with_all(stacks.into().0)
     }
 
     /// Shows the target of each span. Default: true.
-    pub fn with_target(mut self, on: bool) -> Self {
-        self.overrides.set(Key::WithTarget, on);
-        self
+    pub fn with_target(self, on: bool) -> Self {
+        self.with(Key::WithTarget, Value::Bool(on))
     }
 
     /// Shows file and line of each span. Default: false.
-    pub fn with_location(mut self, on: bool) -> Self {
-        self.overrides.set(Key::WithLocation, on);
-        self
+    pub fn with_location(self, on: bool) -> Self {
+        self.with(Key::WithLocation, Value::Bool(on))
     }
 
     /// Records allocators' reports: every allocation and every free becomes an instant (see [`memory`](crate::memory)).
     /// Default: false.
-    pub fn with_memory(mut self, on: bool) -> Self {
-        self.overrides.set(Key::ProfileProfileMemory, on);
-        self
+    pub fn with_memory(self, on: bool) -> Self {
+        self.with(Key::ProfileProfileMemory, Value::Bool(on))
     }
 
     /// Counts these events for each thread, and shows the count of each slice, nested slices included; torch's
@@ -176,24 +156,20 @@ impl KinetoLayerBuilder {
     /// the reason; [`TraceStats::counters`](crate::TraceStats::counters) lists it too. If all users together request more
     /// counters than the processor has, the kernel multiplexes them; counts are scaled then, and the slice's argument
     /// `counted` is the share of the time.
-    pub fn performance_events(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn performance_events(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        self.overrides.set(Key::PerformanceEvents, names);
-        self
+        self.with(Key::PerformanceEvents, Value::List(names))
     }
 
     /// Records events up to that level as instants (`cpu_instant_event`). Default: none. ERROR events always mark the slice
     /// around them, and counters are always recorded.
-    pub fn events(mut self, level: impl Into<LevelFilter>) -> Self {
-        let level: LevelFilter = level.into();
-        self.overrides.set(Key::Events, level);
-        self
+    pub fn events(self, level: impl Into<LevelFilter>) -> Self {
+        self.with(Key::Events, Value::Events(level.into()))
     }
 
     /// Sets how spans that are entered more than once are drawn. Default: [`AsyncSpans::Auto`].
-    pub fn async_spans(mut self, how: AsyncSpans) -> Self {
-        self.overrides.set(Key::AsyncSpans, how);
-        self
+    pub fn async_spans(self, how: AsyncSpans) -> Self {
+        self.with(Key::AsyncSpans, Value::AsyncSpans(how))
     }
 
     /// Sets the callback that decides the activity type of a callsite's spans; `None` leaves it to the other rules. Called
@@ -204,7 +180,7 @@ impl KinetoLayerBuilder {
         mut self,
         classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static,
     ) -> Self {
-        self.classifier = Some(Arc::new(classify));
+        self.rules.classifier = Some(Arc::new(classify));
         self
     }
 
@@ -221,28 +197,23 @@ impl KinetoLayerBuilder {
 
     /// Makes spans whose targets have that prefix user annotations; may be called more than once.
     pub fn annotate_target(mut self, prefix: impl Into<String>) -> Self {
-        self.annotation_targets.push(prefix.into());
+        self.rules.annotation_targets.push(prefix.into());
         self
     }
 
     /// Records only spans and events that pass the filter, without an effect on other layers.
-    pub fn filter(mut self, filter: Targets) -> Self {
-        self.overrides.set(Key::Filter, filter);
-        self
+    pub fn filter(self, filter: Targets) -> Self {
+        self.with(Key::Filter, Value::Filter(Arc::new(filter)))
     }
 
     /// Sets where spans go: one [`Mode`](crate::Mode), or several joined by `|`. Default: [`Mode::Kineto`](crate::Mode::Kineto).
-    pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
-        let modes: Modes = mode.into();
-        self.overrides.set(Key::Mode, modes);
-        self
+    pub fn mode(self, mode: impl Into<Modes>) -> Self {
+        self.with(Key::Mode, Value::Modes(mode.into()))
     }
 
     /// Sets the domain of ITT tasks. Default: "tracing-kineto"; torch's is "PyTorch". Needs the feature `itt`.
-    pub fn itt_domain(mut self, name: impl Into<String>) -> Self {
-        let name: String = name.into();
-        self.overrides.set(Key::IttDomain, name);
-        self
+    pub fn itt_domain(self, name: impl Into<String>) -> Self {
+        self.with(Key::IttDomain, Value::Text(name.into()))
     }
 
     /// Adds an observer that receives spans as they happen; may be called more than once.

@@ -2,7 +2,7 @@
 
 use super::KinetoLayerBuilder;
 use super::left::{list_files, repair_advice};
-use crate::config::{Config, Key, Overflow, SourceSettings, Split};
+use crate::config::{Config, Key, Overflow, SourceSettings, Split, Value};
 use crate::diag::diag;
 use crate::error::Error;
 use crate::segment::folder;
@@ -20,9 +20,7 @@ use std::path::{Path, PathBuf};
 /// ```
 #[must_use = "pass it to `KinetoLayerBuilder::spill`"]
 #[derive(Clone, Debug, Default)]
-pub struct Spill {
-    settings: SourceSettings,
-}
+pub struct Spill(SourceSettings);
 
 impl Spill {
     /// Creates settings that leave all to the environment, the configuration file and the defaults.
@@ -33,10 +31,8 @@ impl Spill {
     /// Sets the folder for the segments of [`Overflow::Spill`]. Default: that of the [`output`](crate::KinetoLayerBuilder::output).
     ///
     /// Each recording makes a folder of its own there, which only this user may read.
-    pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
-        let path: PathBuf = path.into();
-        self.settings.set(Key::SpillFolder, path.as_path());
-        self
+    pub fn folder(self, path: impl Into<PathBuf>) -> Self {
+        Spill(self.0.with(Key::SpillFolder, Value::of_path(&path.into())))
     }
 
     /// Sets when a part of an [`Overflow::Spill`] recording ends, which becomes a file of its own. Default: each minute.
@@ -73,9 +69,8 @@ impl Spill {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn split(mut self, parts: Split) -> Self {
-        self.settings.set(Key::Split, parts);
-        self
+    pub fn split(self, parts: Split) -> Self {
+        Spill(self.0.with(Key::Split, Value::Split(parts)))
     }
 }
 
@@ -83,10 +78,8 @@ impl Spill {
 impl KinetoLayerBuilder {
     /// Sets where an [`Overflow::Spill`] recording is kept and how it is split. Adds to an earlier call; the last value of a
     /// setting counts.
-    #[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
-    pub fn spill(mut self, spill: Spill) -> Self {
-        self.overrides.merge(spill.settings);
-        self
+    pub fn spill(self, spill: Spill) -> Self {
+        self.with_all(spill.0)
     }
 
     /// Records into a file of a folder in shared memory, such as `/dev/shm`, so that a process that is killed leaves its records
@@ -99,11 +92,8 @@ impl KinetoLayerBuilder {
     /// The file takes the memory that chunks would take otherwise, up to the [limit](Self::buffer_limit_bytes) and half of it
     /// for what chunks refer to. If the folder has less, or is not in memory, a message gives both figures, and the records are in the
     /// process's own memory.
-    #[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
-    pub fn shm_folder(mut self, path: impl Into<PathBuf>) -> Self {
-        let path: PathBuf = path.into();
-        self.overrides.set(Key::ShmFolder, path.as_path());
-        self
+    pub fn shm_folder(self, path: impl Into<PathBuf>) -> Self {
+        self.with(Key::ShmFolder, Value::of_path(&path.into()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Settings of the builder that have the names and the meaning of torch.profiler's.
 
 use super::KinetoLayerBuilder;
-use crate::config::{Key, SourceSettings};
+use crate::config::{Key, SourceSettings, Value};
 use kineto_model::activity::RecordScope;
 use std::fmt;
 use std::sync::Arc;
@@ -34,25 +34,25 @@ impl TorchOptions {
         TorchOptions::default()
     }
 
+    fn with(self, key: Key, value: Value) -> Self {
+        TorchOptions { settings: self.settings.with(key, value), ..self }
+    }
+
     /// Requests the shapes of operations' inputs from the program, like torch's `record_shapes`: [session
     /// observers](crate::KinetoLayerBuilder::session_observer) receive the flag. Default: false.
     ///
     /// Shapes are fields of spans (`dims`); they are recorded whenever they are present.
-    pub fn record_shapes(mut self, on: bool) -> Self {
-        self.settings.set(Key::InputShapes, on);
-        self
+    pub fn record_shapes(self, on: bool) -> Self {
+        self.with(Key::InputShapes, Value::Bool(on))
     }
 
     /// Requests the data for computing FLOPs from the program, like torch's `with_flops`; this includes shapes. [Session
     /// observers](crate::KinetoLayerBuilder::session_observer) receive the flag. Default: false.
     ///
     /// Tables contain FLOPs wherever shapes and a formula are present ([`FlopRegistry`](crate::analysis::FlopRegistry)).
-    pub fn with_flops(mut self, on: bool) -> Self {
-        self.settings.set(Key::WithFlops, on);
-        if on {
-            self.settings.set(Key::InputShapes, true);
-        }
-        self
+    pub fn with_flops(self, on: bool) -> Self {
+        let flops = self.with(Key::WithFlops, Value::Bool(on));
+        if on { flops.record_shapes(true) } else { flops }
     }
 
     /// Adds to each operation the modules that it is in, like torch's `with_modules`: `Module Hierarchy`, the fields `module`
@@ -76,16 +76,14 @@ impl TorchOptions {
     /// assert!(matmul.module_hierarchy().eq(["Mlp", "Linear_0"]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn with_modules(mut self, on: bool) -> Self {
-        self.settings.set(Key::WithModules, on);
-        self
+    pub fn with_modules(self, on: bool) -> Self {
+        self.with(Key::WithModules, Value::Bool(on))
     }
 
     /// Shows an operation as `name.overload`, like torch's `capture_overload_names`, if its span has a field `overload_name`.
     /// Default: false. The field is an argument in either case.
-    pub fn capture_overload_names(mut self, on: bool) -> Self {
-        self.settings.set(Key::OverloadNames, on);
-        self
+    pub fn capture_overload_names(self, on: bool) -> Self {
+        self.with(Key::OverloadNames, Value::Bool(on))
     }
 
     /// Draws arrows (`fwdbwd`) from forward operations to their backward operations, like torch unless
@@ -115,17 +113,15 @@ impl TorchOptions {
     /// # assert_eq!(guard.finish()?.events().iter().map(|event| event.flows().count()).sum::<usize>(), 2);
     /// # Ok::<(), tracing_kineto::Error>(())
     /// ```
-    pub fn fwd_bwd(mut self, on: bool) -> Self {
-        self.settings.set(Key::FwdBwd, on);
-        self
+    pub fn fwd_bwd(self, on: bool) -> Self {
+        self.with(Key::FwdBwd, Value::Bool(on))
     }
 
     /// Adds [`CollectiveComm`](crate::ActivityType::CollectiveComm), the type of [`Collective`](crate::Collective)'s spans, to the
     /// activities. Default: false, or torch's `TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING` if that is exactly `1`. If false,
     /// these spans are operations (`cpu_op`).
-    pub fn collective_profiling(mut self, on: bool) -> Self {
-        self.settings.set(Key::Collectives, on);
-        self
+    pub fn collective_profiling(self, on: bool) -> Self {
+        self.with(Key::Collectives, Value::Bool(on))
     }
 
     /// Records spans of these scopes only; an empty list means all, the default, as in torch.
@@ -160,10 +156,8 @@ impl TorchOptions {
     /// A trace handler may call [`Trace::save_execution_trace`](crate::Trace::save_execution_trace) itself. With this
     /// setting, the slices of the trace have a "Record function id", by which tools join the two files.
     #[cfg(feature = "chakra")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
-    pub fn execution_trace(mut self, on: bool) -> Self {
-        self.settings.set(Key::ExecutionTrace, on);
-        self
+    pub fn execution_trace(self, on: bool) -> Self {
+        self.with(Key::ExecutionTrace, Value::Bool(on))
     }
 
     /// Sets the callback that returns the trace id of each recording, written to the header as `trace_id`; called when
@@ -184,7 +178,6 @@ impl TorchOptions {
     /// Sets a time limit for collecting a trace's [events](crate::Trace::events); torch's `post_processing_timeout_s`.
     /// Default: none. At the limit, the events so far are returned, with a note and a warning. Files are not affected.
     #[cfg(feature = "analysis")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
     pub fn post_processing_timeout(mut self, limit: Duration) -> Self {
         self.post_processing_timeout = Some(limit);
         self
@@ -215,9 +208,9 @@ impl fmt::Debug for TorchOptions {
 impl KinetoLayerBuilder {
     /// Applies settings of torch.profiler. Adds to an earlier call; the last value of a setting counts.
     pub fn torch(mut self, torch: TorchOptions) -> Self {
-        self.overrides.merge(torch.settings);
-        self.scopes = torch.scopes.unwrap_or(self.scopes);
-        self.scope_targets.extend(torch.scope_targets);
+        self.overrides.settings.merge(torch.settings);
+        self.rules.scopes = torch.scopes.unwrap_or(self.rules.scopes);
+        self.rules.scope_targets.extend(torch.scope_targets);
         let options = &mut self.options;
         options.trace_id = torch.trace_id.or(options.trace_id.take());
         options.accumulates = torch.accumulates.unwrap_or(options.accumulates);

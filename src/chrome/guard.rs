@@ -13,17 +13,13 @@ use std::path::PathBuf;
 /// If it is never dropped, the trace is written when the process exits, as by [`KinetoGuard`].
 #[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
 pub struct FlushGuard {
-    guard: KinetoGuard,
-    writers: Writers,
+    pub(super) guard: KinetoGuard,
+    pub(super) writers: Writers,
     /// The output of the running recording; locked while it changes.
-    output: fork::Own<PathBuf>,
+    pub(super) output: fork::Own<PathBuf>,
 }
 
 impl FlushGuard {
-    pub(super) fn new(guard: KinetoGuard, writers: Writers, output: PathBuf) -> FlushGuard {
-        FlushGuard { guard, writers, output: fork::Own::new(output) }
-    }
-
     /// Writes what was recorded so far to the file, while the recording continues.
     ///
     /// A writer receives its trace only once, complete: nothing happens then. A message on stderr reports errors.

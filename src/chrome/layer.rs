@@ -1,6 +1,5 @@
 //! The layer: this crate's own, with names and categories from the program's functions.
 
-use crate::callsite::NAME_FIELD;
 use crate::layer::KinetoLayer;
 use std::cell::Cell;
 use std::fmt;
@@ -30,39 +29,9 @@ pub struct ChromeLayer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
 {
-    layer: KinetoLayer,
-    labels: Labels<S>,
-}
-
-/// Fields of every span and event, and the functions that return their texts, in the same order.
-pub(super) struct Labels<S>
-where
-    S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
-{
-    pub(super) fields: &'static [&'static str],
-    functions: Vec<NameFn<S>>,
-}
-
-/// The argument that holds the text of `category_fn`.
-const CATEGORY_FIELD: &str = "category";
-
-impl<S> Labels<S>
-where
-    S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
-{
-    pub(super) fn new(name: Option<NameFn<S>>, category: Option<NameFn<S>>) -> Labels<S> {
-        let fields: &[&str] = match (&name, &category) {
-            (None, None) => &[],
-            (Some(_), None) => &[NAME_FIELD],
-            (None, Some(_)) => &[CATEGORY_FIELD],
-            (Some(_), Some(_)) => &[NAME_FIELD, CATEGORY_FIELD],
-        };
-        Labels { fields, functions: name.into_iter().chain(category).collect() }
-    }
-
-    fn texts_for(&self, labelled: &EventOrSpan<'_, '_, S>) -> Vec<String> {
-        self.functions.iter().map(|text_for| text_for(labelled)).collect()
-    }
+    pub(super) layer: KinetoLayer,
+    /// The functions that return the texts of spans and events.
+    pub(super) functions: Vec<NameFn<S>>,
 }
 
 /// The number of spans of which a thread knows the texts. Those of another span are recorded again.
@@ -86,13 +55,13 @@ impl<S> ChromeLayer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
 {
-    pub(super) fn new(layer: KinetoLayer, labels: Labels<S>) -> ChromeLayer<S> {
-        ChromeLayer { layer, labels }
-    }
-
     /// Returns whether there is a recording that needs texts.
     fn needs_labels(&self) -> bool {
-        !self.labels.fields.is_empty() && self.layer.epoch() != 0
+        !self.functions.is_empty() && self.layer.epoch() != 0
+    }
+
+    fn texts_for(&self, labelled: &EventOrSpan<'_, '_, S>) -> Vec<String> {
+        self.functions.iter().map(|text_for| text_for(labelled)).collect()
     }
 
     /// Records the texts of a span, unless the recording has the same.
@@ -101,16 +70,16 @@ where
     /// `if_unknown`, when it is exited, in case the recording has begun in between.
     fn label_span(&self, id: &Id, if_unknown: bool, ctx: &Context<'_, S>) {
         let Some(span) = ctx.span(id) else { return };
-        let Some(known_as) = self.layer.recorded_span(&span, ctx) else { return };
+        let Some(known_as) = self.layer.recorded_span(id, span.metadata(), ctx) else { return };
         let epoch = self.layer.epoch();
         let before = with_known(known_as, epoch, Cell::get).filter(|known| (known.0, known.1) == (known_as, epoch));
         if if_unknown && before.is_some() {
             return;
         }
-        let texts = self.labels.texts_for(&EventOrSpan::Span(&span));
+        let texts = self.texts_for(&EventOrSpan::Span(&span));
         let label = (known_as, epoch, hash_of(&texts));
         if before != Some(label) {
-            self.layer.record_added(&span, &texts, ctx);
+            self.layer.record_added(id, span.metadata(), &texts, ctx);
             with_known(known_as, epoch, |known| known.set(label));
         }
     }
@@ -139,8 +108,8 @@ where
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
-        if let Some(span) = ctx.span(id) {
-            self.layer.keep_values(&span, values);
+        if let Some(metadata) = ctx.metadata(id) {
+            self.layer.keep_values(id, metadata, values);
         }
         self.layer.on_record(id, values, ctx);
     }
@@ -150,7 +119,7 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
-        let texts = if self.needs_labels() { self.labels.texts_for(&EventOrSpan::Event(event)) } else { Vec::new() };
+        let texts = if self.needs_labels() { self.texts_for(&EventOrSpan::Event(event)) } else { Vec::new() };
         self.layer.record_event(event, &texts, &ctx);
     }
 

@@ -27,11 +27,13 @@ pub use guard::FlushGuard;
 pub use layer::{ChromeLayer, EventOrSpan};
 
 use crate::builder::Fields;
+use crate::callsite::NAME_FIELD;
 use crate::config::AsyncSpans;
 use crate::layer::KinetoLayer;
+use crate::os::fork;
 use crate::write::sink::Writers;
 use guard::default_file;
-use layer::{Labels, NameFn};
+use layer::NameFn;
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -51,6 +53,9 @@ where
     include_locations: bool,
     trace_style: TraceStyle,
 }
+
+/// The argument that holds the text of `category_fn`.
+const CATEGORY_FIELD: &str = "category";
 
 /// Where the trace goes.
 enum ChromeOutput {
@@ -167,7 +172,12 @@ where
             Some(ChromeOutput::File(path)) => path,
             Some(ChromeOutput::Writer(writer)) => writers.add(writer),
         };
-        let labels = Labels::new(self.name_fn, self.category_fn);
+        let fields: &[&str] = match (&self.name_fn, &self.category_fn) {
+            (None, None) => &[],
+            (Some(_), None) => &[NAME_FIELD],
+            (None, Some(_)) => &[CATEGORY_FIELD],
+            (Some(_), Some(_)) => &[NAME_FIELD, CATEGORY_FIELD],
+        };
         let builder = KinetoLayer::builder()
             .fields(Fields::new().record(self.include_args))
             .with_location(self.include_locations)
@@ -176,7 +186,7 @@ where
                 TraceStyle::Threaded => AsyncSpans::PerPoll,
                 TraceStyle::Async => AsyncSpans::Both,
             })
-            .like_chrome(labels.fields)
+            .like_chrome(fields)
             .sink(Writers::SCHEME, writers.clone())
             .output(output.as_path());
         let (layer, guard) = match builder.build() {
@@ -184,7 +194,8 @@ where
             #[expect(clippy::panic, reason = "as in tracing-chrome, whose `build` returns no error")]
             Err(error) => panic!("the trace cannot be recorded: {error}"),
         };
-        (ChromeLayer::new(layer, labels), FlushGuard::new(guard, writers, output))
+        let functions = self.name_fn.into_iter().chain(self.category_fn).collect();
+        (ChromeLayer { layer, functions }, FlushGuard { guard, writers, output: fork::Own::new(output) })
     }
 }
 

@@ -1,16 +1,10 @@
 //! Reloading of the configuration file in a running program.
 
-use super::keys::{Key, ReloadPolicy, Support};
+use super::keys::{Key, ReloadPolicy};
 use super::{Config, MergedSettings};
-use crate::diag::LOGGER;
 use crate::error::Error;
 use crate::text::joined;
 use kineto_base::sorting::sort_few_by_key;
-use std::fmt;
-
-/// The changed keys, with their values as shown in messages.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Changes(Vec<(ReloadPolicy, String)>);
 
 impl Config {
     /// Reads the file again, and returns the configuration that the program would start with now.
@@ -26,31 +20,29 @@ impl Config {
         self.with_settings(self.merged.apply_reloaded(&read.merged))
     }
 
-    /// Applies the log settings that differ from those of `before`.
-    pub(crate) fn apply_changed_log_settings(&self, before: &Config) {
-        if self.log_level != before.log_level {
-            LOGGER.set_threshold(self.log_level);
-        }
-        if self.log_format != before.log_format {
-            LOGGER.set_format(self.log_format);
-        }
-        if self.verbose_log_modules != before.verbose_log_modules {
-            LOGGER.set_verbose_modules(&self.verbose_log_modules);
-        }
-    }
-
-    /// Returns the keys that differ in `read`, without those that only affect requests.
-    pub(crate) fn changed_keys(&self, read: &Config) -> Changes {
+    /// Describes the keys that differ in `read`, without those that only affect requests: what changes at once, from the next
+    /// recording on, and after a restart.
+    pub(crate) fn describe_changes(&self, read: &Config) -> String {
         let changed = Key::ALL.iter().filter_map(|key| {
             let value = |config: &Config| config.merged.value_and_source(*key).map(|(value, _)| value);
             let (before, now) = (value(self), value(read));
             let (name, change) = (key.spec().name, key.spec().reload);
             let told = now.as_ref().map_or(format!("{name} unset"), |now| format!("{name}={}", now.escape_debug()));
-            (before != now && key.spec().support == Support::Now).then_some((change, told))
+            (before != now && !key.is_for_requests()).then_some((change, told))
         });
         let mut changed: Vec<_> = changed.collect();
         sort_few_by_key(&mut changed, |(change, _)| *change);
-        Changes(changed)
+        let describe = |same: &[(ReloadPolicy, String)]| {
+            let keys: Vec<_> = same.iter().map(|(_, change)| change.as_str()).collect();
+            let from = match same.first().map(|(change, _)| change) {
+                Some(ReloadPolicy::AtOnce) => "at once",
+                Some(ReloadPolicy::Next) => "from the next recording on",
+                _ => "when the program is started again",
+            };
+            format!("{} ({from})", joined(&keys, ", "))
+        };
+        let described: Vec<_> = changed.chunk_by(|one, next| one.0 == next.0).map(describe).collect();
+        if described.is_empty() { "no settings changed".to_owned() } else { joined(&described, "; ") }
     }
 
     /// Returns a configuration with these settings; data from the environment alone is kept.
@@ -64,30 +56,11 @@ impl Config {
     }
 }
 
-/// Formats a clause with the changes at once, from the next recording on, and after a restart.
-impl fmt::Display for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("no settings changed");
-        }
-        for (at, same) in self.0.chunk_by(|one, next| one.0 == next.0).enumerate() {
-            let changed: Vec<_> = same.iter().map(|(_, change)| change.as_str()).collect();
-            let from = match same.first().map(|(change, _)| change) {
-                Some(ReloadPolicy::AtOnce) => "at once",
-                Some(ReloadPolicy::Next) => "from the next recording on",
-                _ => "when the program is started again",
-            };
-            write!(f, "{}{} ({from})", if at == 0 { "" } else { "; " }, joined(&changed, ", "))?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 #[cfg(feature = "ondemand")]
 mod tests {
     use super::*;
-    use crate::config::{Env, Overrides};
+    use crate::config::{Env, Overrides, Value};
     use crate::diag::Severity;
     use crate::error::ErrorKind;
     use kineto_model::activity::{ActivityType, ActivityTypes};
@@ -145,7 +118,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&reloaded.effective_json()).unwrap();
         assert_eq!((&json["from"]["HOST_NAME"], &json["from"]["FILTER"]), (&"file".into(), &serde_json::Value::Null));
         assert_eq!(
-            started.config.changed_keys(&read).to_string(),
+            started.config.describe_changes(&read),
             "FLUSH_TIMEOUT_MSECS=7, LOG_LEVEL=info, ENABLE_IPC_FABRIC=true, ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=7 (at \
              once); ACTIVITY_TYPES=kernel, GZIP_LEVEL=9, HOST_NAME=h (from the next recording on); FILTER=a=info, \
              WITH_ARGS=false, EVENTS=info (when the program is started again)"
@@ -153,7 +126,7 @@ mod tests {
         // Then all changes are undone.
         let empty = started.read("# nothing");
         assert_eq!(format!("{:?}", reloaded.apply_reloaded(&empty)), format!("{:?}", started.config));
-        let back = read.changed_keys(&empty).to_string();
+        let back = read.describe_changes(&empty);
         assert!(back.contains("HOST_NAME unset") && back.contains("GZIP_LEVEL=1"), "{back}");
     }
 
@@ -174,14 +147,14 @@ mod tests {
 
     #[test]
     fn builder_and_environment_win_after_reload() {
-        let overrides = Overrides::default().with(Key::GzipLevel, 4_u32);
+        let overrides = Overrides::default().with(Key::GzipLevel, Value::Int(4));
         let started = start(overrides, &[("KINETO_HOST_NAME", "mine")]);
         let read = started.read("GZIP_LEVEL=9\nHOST_NAME=other\nREQUEST_TRACE_ID=a\\b");
         let reloaded = started.config.apply_reloaded(&read);
         assert_eq!((reloaded.gzip_level, reloaded.host_name.as_deref()), (4, Some("mine")));
-        let changes = started.config.changed_keys(&read).to_string();
+        let changes = started.config.describe_changes(&read);
         assert_eq!(changes, r"REQUEST_TRACE_ID=a\\b (from the next recording on)");
-        assert_eq!(read.changed_keys(&read).to_string(), "no settings changed");
+        assert_eq!(read.describe_changes(&read), "no settings changed");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use placeholders::PlaceholderValues;
 #[cfg(target_os = "linux")]
-pub(crate) use placeholders::{has_pid_placeholder, has_time_placeholder};
+pub(crate) use placeholders::has_placeholder;
 pub use sections::async_spans::AsyncSpans;
 pub(crate) use sections::dumps::DumpConfig;
 pub use sections::dumps::DumpTrigger;
@@ -33,12 +33,12 @@ pub(crate) use sources::file::ConfigFile;
 pub(crate) use sources::overrides::Overrides;
 pub(crate) use sources::request::ParsedRequest;
 pub(crate) use sources::settings::SourceSettings;
-use sources::settings::{ConfigSource, MergedSettings, SettingError};
+use sources::settings::{ConfigSource, MergedSettings};
 
 use crate::diag::{LOGGER, Logger, diag};
 use crate::error::{Error, ErrorKind};
 use crate::os::process;
-use crate::text::count_with_noun;
+use crate::text::{count_with_noun, joined};
 pub(crate) use keys::{Config, Key};
 use kineto_model::activity::{ActivityType, ActivityTypes};
 use kineto_model::write::json_object;
@@ -70,17 +70,12 @@ impl Config {
         default_file: &Path,
         warnings: &mut Vec<String>,
     ) -> Result<Config, Error> {
-        let (mut builder, mut environment) = (overrides.read_settings(), env.read_settings());
+        let (mut builder, mut environment) = (overrides.read_settings(), env.read_settings(overrides.is_env_strict));
         warnings.append(&mut builder.warnings);
         warnings.append(&mut environment.warnings);
-        if overrides.is_env_strict {
-            builder.errors.append(&mut environment.errors);
-        }
-        for error in &environment.errors {
-            warnings.push(error.ignored_warning());
-        }
+        builder.errors.append(&mut environment.errors);
         if !builder.errors.is_empty() {
-            let errors = SettingError::list(&builder.errors);
+            let errors = joined(&builder.errors, "; ");
             return Err(Error::new(ErrorKind::Config, format!("cannot use {errors}; correct it")));
         }
         // The state is taken before the file is read, so that a later change is noticed.
@@ -175,33 +170,29 @@ impl Config {
             );
         }
         let serves = self.ondemand.is_enabled();
-        if waits || serves && !has_schedule {
-            self.record_on_request_only();
+        let is_default = self.value_source(Key::RecordFromStart) == ConfigSource::Default;
+        // Requests get parts of a recording that keeps the newest records.
+        if (waits || serves && !has_schedule) && is_default && self.overflow != Overflow::KeepNewest {
+            self.record_from_start = false;
         }
         serves
     }
 
-    /// Records nothing before the first request, unless a source sets RECORD_FROM_START, or requests get parts of a recording
-    /// that keeps the newest records.
-    fn record_on_request_only(&mut self) {
-        if self.value_source(Key::RecordFromStart) == ConfigSource::Default && self.overflow != Overflow::KeepNewest {
-            self.record_from_start = false;
-        }
-    }
-
-    /// Applies the log settings that a source sets.
+    /// Applies the log settings that differ from those of `before`; without it, those that a source sets.
     ///
     /// Defaults are not applied, so that a second layer does not reset the settings of the first.
-    pub(crate) fn apply_log_settings(&self) {
-        if self.value_source(Key::LogLevel) != ConfigSource::Default
-            || self.value_source(Key::VerboseLogLevel) != ConfigSource::Default
-        {
+    pub(crate) fn apply_log_settings(&self, before: Option<&Config>) {
+        let applies = |differs: fn(&Config, &Config) -> bool, keys: &[Key]| match before {
+            Some(before) => differs(self, before),
+            None => keys.iter().any(|key| self.value_source(*key) != ConfigSource::Default),
+        };
+        if applies(|now, before| now.log_level != before.log_level, &[Key::LogLevel, Key::VerboseLogLevel]) {
             LOGGER.set_threshold(self.log_level);
         }
-        if self.value_source(Key::LogFormat) != ConfigSource::Default {
+        if applies(|now, before| now.log_format != before.log_format, &[Key::LogFormat]) {
             LOGGER.set_format(self.log_format);
         }
-        if self.value_source(Key::VerboseLogModules) != ConfigSource::Default {
+        if applies(|now, before| now.verbose_log_modules != before.verbose_log_modules, &[Key::VerboseLogModules]) {
             LOGGER.set_verbose_modules(&self.verbose_log_modules);
         }
     }
@@ -214,11 +205,6 @@ impl Config {
     /// Returns the source of a key's value.
     fn value_source(&self, key: Key) -> ConfigSource {
         self.merged.value_source(key)
-    }
-
-    /// Returns the table of all settings in Markdown.
-    pub(crate) fn reference_table() -> String {
-        keys::markdown_table()
     }
 
     /// Returns the keys that a source sets, each with its value and its source.
@@ -239,7 +225,7 @@ impl Config {
             if source != ConfigSource::Default {
                 sources.push((name, source.to_string().into()));
             }
-            if source != ConfigSource::Default || key.spec().support == keys::Support::Now {
+            if source != ConfigSource::Default || !key.is_for_requests() {
                 values.push((name, value.into()));
             }
         }
@@ -291,6 +277,14 @@ fn report_to(logger: &Logger, warnings: &[String]) {
             count_with_noun(more as u64, "more configuration warning")
         );
     }
+}
+
+/// Reads a configuration file's text.
+#[cfg(fuzzing)]
+pub fn read_configuration(text: &str) {
+    let parsed = sources::parse::parse_settings(text);
+    let lines = text.lines().count();
+    assert!(parsed.errors.len() <= lines && parsed.warnings.len() <= lines + 1);
 }
 
 #[cfg(test)]
@@ -349,10 +343,10 @@ mod tests {
         };
         let selected = ["1", "", "0", "2", "true"].map(|text| is_selected(&Overrides::default(), text));
         assert_eq!(selected, [true, false, false, false, false]);
-        assert!(!is_selected(&Overrides::default().with(Key::Collectives, false), "1"));
+        assert!(!is_selected(&Overrides::default().with(Key::Collectives, Value::Bool(false)), "1"));
         let only_cpu = Overrides::default()
-            .with(Key::Collectives, true)
-            .with(Key::ActivityTypes, ActivityTypes::from(ActivityType::CpuOp));
+            .with(Key::Collectives, Value::Bool(true))
+            .with(Key::ActivityTypes, Value::Activities(ActivityType::CpuOp.into()));
         assert!(is_selected(&only_cpu, "") && config(&only_cpu, &[], "").activities == comms.with(ActivityType::CpuOp));
     }
 
@@ -370,7 +364,7 @@ mod tests {
     fn builder_overrides_environment_overrides_file() {
         let file = "GZIP_LEVEL=2\nFLUSH_TIMEOUT_MSECS=20\nBUFFER_LIMIT_MB=2\nWITH_ARGS=no";
         let env = [("KINETO_GZIP_LEVEL", "3"), ("KINETO_FLUSH_TIMEOUT_MSECS", "30")];
-        let overrides = Overrides::default().with(Key::GzipLevel, 4_u32);
+        let overrides = Overrides::default().with(Key::GzipLevel, Value::Int(4));
         let config = config(&overrides, &env, file);
         assert_eq!(config.gzip_level, 4);
         assert_eq!(config.flush_timeout, Duration::from_millis(30));
@@ -392,7 +386,7 @@ mod tests {
         assert_eq!(config(&none, &both, "").activities, cpu.with(ActivityType::ConcurrentKernel));
         // The file adds nothing to the environment's selection, nor does either to the builder's.
         assert_eq!(config(&none, &both[..1], "ACTIVITY_TYPES=kernel").activities, cpu);
-        let builder = Overrides::default().with(Key::ActivityTypes, ActivityTypes::from(ActivityType::CpuOp));
+        let builder = Overrides::default().with(Key::ActivityTypes, Value::Activities(ActivityType::CpuOp.into()));
         assert_eq!(config(&builder, &both, "").activities, ActivityType::CpuOp.into());
         // An empty list means the default, as in libkineto; together with a group it adds nothing.
         assert_eq!(config(&none, &[], "ACTIVITY_TYPES=").activities, ActivityTypes::DEFAULT);
@@ -407,7 +401,7 @@ mod tests {
             from_env.output.expanded_path(&PlaceholderValues { pid: 9, ..from_env.placeholder_values() }),
             Some("/tmp/x_9.json".into())
         );
-        let overrides = Overrides::default().with(Key::LogFile, Output::Exact("/tmp/y.json".into()));
+        let overrides = Overrides::default().with(Key::LogFile, Value::Output(Output::Exact("/tmp/y.json".into())));
         assert_eq!(
             config(&overrides, &env, "").output.expanded_path(&from_env.placeholder_values()),
             Some("/tmp/y.json".into())
@@ -432,7 +426,7 @@ mod tests {
 
     #[test]
     fn bad_values_of_builder_and_environment_are_one_error() {
-        let overrides = Overrides::default().with(Key::GzipLevel, 10_u32);
+        let overrides = Overrides::default().with(Key::GzipLevel, Value::Int(10));
         let overrides = Overrides { is_env_strict: true, ..overrides };
         let error = resolve(&overrides, &[("KINETO_ASYNC_SPANS", "never")], "").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -455,7 +449,7 @@ mod tests {
     fn waiting_layer_records_only_if_set() {
         for (env, expected) in [(&[][..], false), (&[("KINETO_RECORD_FROM_START", "1")], true)] {
             let mut config = config(&Overrides::default(), env, "");
-            config.record_on_request_only();
+            config.resolve_start(true, false);
             assert_eq!(config.record_from_start, expected);
         }
     }

@@ -17,12 +17,6 @@ pub(crate) struct PlaceholderValues {
     pub(crate) time: Option<SystemTime>,
 }
 
-/// A literal text, or the name of a placeholder.
-enum PathSegment<'t> {
-    Text(&'t str),
-    Placeholder(&'t str),
-}
-
 const KNOWN: [&str; 4] = ["host", "pid", "rank", "time"];
 
 impl PlaceholderValues {
@@ -42,13 +36,14 @@ impl PlaceholderValues {
             unknown => format!("{{{unknown}}}"),
         };
         let mut expanded = String::new();
-        for segment in split_placeholders(text) {
-            match segment {
-                PathSegment::Text(text) => expanded.push_str(text),
-                PathSegment::Placeholder("time") if self.time.is_none() => {
+        for (before, name) in split_placeholders(text) {
+            expanded.push_str(before);
+            match name {
+                Some("time") if self.time.is_none() => {
                     expanded.truncate(expanded.trim_end_matches(['_', '-', '.']).len());
                 }
-                PathSegment::Placeholder(name) => expanded.push_str(&value(name)),
+                Some(name) => expanded.push_str(&value(name)),
+                None => {}
             }
         }
         expanded.into()
@@ -67,14 +62,9 @@ impl Config {
     }
 }
 
-/// Returns whether a path contains `{pid}`.
-pub(crate) fn has_pid_placeholder(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| text.contains("{pid}"))
-}
-
-/// Returns whether a path contains `{time}`.
-pub(crate) fn has_time_placeholder(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| text.contains("{time}"))
+/// Returns whether a path contains a placeholder, such as `{pid}`.
+pub(crate) fn has_placeholder(path: &Path, placeholder: &str) -> bool {
+    path.to_str().is_some_and(|text| text.contains(placeholder))
 }
 
 /// Checks that a path contains only known placeholders.
@@ -82,25 +72,24 @@ pub(crate) fn has_time_placeholder(path: &Path) -> bool {
 /// # Errors
 /// If one is unknown; the text names it and is part of a message.
 pub(super) fn check_placeholders(path: &Path) -> Result<(), String> {
-    let unknown =
-        |segment: &PathSegment<'_>| matches!(segment, PathSegment::Placeholder(name) if !KNOWN.contains(name));
-    match split_placeholders(path.to_str().unwrap_or_default()).into_iter().find(unknown) {
-        Some(PathSegment::Placeholder(name)) => {
-            Err(format!("unknown placeholder {{{name}}}; use {{host}}, {{pid}}, {{rank}} or {{time}}"))
+    for (_, name) in split_placeholders(path.to_str().unwrap_or_default()) {
+        if let Some(name) = name.filter(|name| !KNOWN.contains(name)) {
+            return Err(format!("unknown placeholder {{{name}}}; use {{host}}, {{pid}}, {{rank}} or {{time}}"));
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
-fn split_placeholders(text: &str) -> Vec<PathSegment<'_>> {
+/// Returns each literal text with the name of the placeholder behind it, if there is one.
+fn split_placeholders(text: &str) -> Vec<(&str, Option<&str>)> {
     let (mut segments, mut rest) = (Vec::new(), text);
     while let Some((before, behind)) = rest.split_once('{')
         && let Some((name, after)) = behind.split_once('}')
     {
-        segments.extend([PathSegment::Text(before), PathSegment::Placeholder(name)]);
+        segments.push((before, Some(name)));
         rest = after;
     }
-    segments.push(PathSegment::Text(rest));
+    segments.push((rest, None));
     segments
 }
 

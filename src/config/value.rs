@@ -21,35 +21,9 @@ use crate::os::platform;
 use crate::text::{count_with_noun, joined};
 use kineto_model::activity::{ActivityGroup, ActivityTypes};
 
-/// Declares values: first those that are held as fields and the builder's methods have them, then the others.
-macro_rules! values {
-    ($($plain:ident($type:ty),)+; $($(#[$meta:meta])* $other:ident($held:ty),)+) => {
-        /// A parsed value.
-        #[derive(Clone, Debug)]
-        pub(crate) enum Value {
-            $($plain($type),)+
-            $($(#[$meta])* $other($held),)+
-        }
-
-        $(
-            impl Assign for $type {
-                fn assign(&mut self, value: &Value) {
-                    if let Value::$plain(value) = value {
-                        self.clone_from(value);
-                    }
-                }
-            }
-
-            impl From<$type> for Value {
-                fn from(value: $type) -> Value {
-                    Value::$plain(value)
-                }
-            }
-        )+
-    };
-}
-
-values! {
+/// A parsed value.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
     Bool(bool),
     Text(String),
     List(Vec<String>),
@@ -61,7 +35,6 @@ values! {
     Overflow(Overflow),
     DumpTriggers(Vec<DumpTrigger>),
     Output(Output),
-    ;
     Int(i64),
     Mode(i64),
     Bytes(u64),
@@ -74,6 +47,16 @@ values! {
 }
 
 impl Value {
+    /// Makes a number of a size, which is too large for its key if it is too large for `i64`.
+    pub(crate) fn of_size(size: usize) -> Value {
+        Value::Int(i64::try_from(size).unwrap_or(i64::MAX))
+    }
+
+    /// Makes a text of a path, for messages; a path that is not UTF-8 loses bytes.
+    pub(crate) fn of_path(path: &Path) -> Value {
+        Value::Text(path.display().to_string())
+    }
+
     /// Returns the number; 0 for another kind of value, or for one below 0.
     pub(super) fn as_number(&self) -> u64 {
         if let Value::Int(number) = self { u64::try_from(*number).unwrap_or(0) } else { 0 }
@@ -108,7 +91,18 @@ macro_rules! assign {
 }
 
 assign! {
+    bool: Bool(is_on) => *is_on;
     Option<bool>: Bool(is_on) => Some(*is_on);
+    Severity: Severity(severity) => *severity;
+    LogFormat: LogFormat(format) => *format;
+    LevelFilter: Events(level) => *level;
+    AsyncSpans: AsyncSpans(spans) => *spans;
+    Modes: Modes(modes) => *modes;
+    Overflow: Overflow(overflow) => *overflow;
+    Output: Output(output) => output.clone();
+    String: Text(text) => text.clone();
+    Vec<String>: List(list) => list.clone();
+    Vec<DumpTrigger>: DumpTriggers(triggers) => triggers.clone();
     // The builder's number may be too large.
     usize: Int(number) => usize::try_from(*number).unwrap_or(usize::MAX);
     u32: Int | Mode (number) => u32::try_from(*number).unwrap_or(0);
@@ -143,28 +137,6 @@ impl Assign for ActivityTypes {
             *self = self.union(*types);
         }
     }
-}
-
-macro_rules! from {
-    ($($from:ty: $kind:ident($value:ident) => $to:expr;)+) => {
-        $(impl From<$from> for Value {
-            fn from($value: $from) -> Value {
-                Value::$kind($to)
-            }
-        })+
-    };
-}
-
-from! {
-    u32: Int(number) => i64::from(number);
-    // A number too large for i64 is too large for its key.
-    usize: Int(number) => i64::try_from(number).unwrap_or(i64::MAX);
-    Duration: Time(time) => time;
-    // For messages; a path that is not UTF-8 loses bytes.
-    &Path: Text(path) => path.display().to_string();
-    ActivityTypes: Activities(types) => types;
-    Split: Split(split) => split;
-    Targets: Filter(targets) => Arc::new(targets);
 }
 
 /// The kind of a key's value.
@@ -215,14 +187,14 @@ pub(crate) enum SettingKind {
     Filter,
 }
 
-/// The whole numbers that libkineto's toInt32 accepts.
-pub(crate) const I32: SettingKind = SettingKind::Int(0..=i32::MAX as i64);
-/// The whole numbers that libkineto's toInt64 accepts.
-pub(crate) const I64: SettingKind = SettingKind::Int(0..=i64::MAX);
-
 const MEBIBYTE: u64 = 1 << 20;
 
 impl SettingKind {
+    /// The whole numbers that libkineto's toInt32 accepts.
+    pub(super) const I32: SettingKind = SettingKind::Int(0..=i32::MAX as i64);
+    /// The whole numbers that libkineto's toInt64 accepts.
+    pub(super) const I64: SettingKind = SettingKind::Int(0..=i64::MAX);
+
     /// Parses `text`, which must be trimmed; an error is a clause that describes the problem.
     pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
         match self {
@@ -446,19 +418,19 @@ mod tests {
     #[test]
     fn ints_are_whole_base_ten_and_never_negative() {
         for (kind, text, expected) in [
-            (I32, "0", Some("0")),
-            (I32, "007", Some("7")),
-            (I32, "2147483647", Some("2147483647")),
-            (I32, "2147483648", None),
-            (I64, "2147483648", Some("2147483648")),
-            (I64, "9223372036854775807", Some("9223372036854775807")),
-            (I64, "9223372036854775808", None),
-            (I32, "-1", None),
-            (I32, "", None),
-            (I32, "12x", None),
-            (I32, "0x10", None),
-            (I32, "1 2", None),
-            (I32, "1.0", None),
+            (SettingKind::I32, "0", Some("0")),
+            (SettingKind::I32, "007", Some("7")),
+            (SettingKind::I32, "2147483647", Some("2147483647")),
+            (SettingKind::I32, "2147483648", None),
+            (SettingKind::I64, "2147483648", Some("2147483648")),
+            (SettingKind::I64, "9223372036854775807", Some("9223372036854775807")),
+            (SettingKind::I64, "9223372036854775808", None),
+            (SettingKind::I32, "-1", None),
+            (SettingKind::I32, "", None),
+            (SettingKind::I32, "12x", None),
+            (SettingKind::I32, "0x10", None),
+            (SettingKind::I32, "1 2", None),
+            (SettingKind::I32, "1.0", None),
             (SettingKind::Int(0..=9), "9", Some("9")),
             (SettingKind::Int(0..=9), "10", None),
             (SettingKind::Mebibytes, "0", None),

@@ -96,10 +96,8 @@ impl Doctor {
         if !platform::CAN_RECORD {
             return self.unsupported_diagnosis();
         }
-        let env = self.env.clone().unwrap_or_else(Env::from_process);
         let machine = Machine::from_root(Path::new("/"));
-        let (mut config, mut configuration) = diagnose_configuration(&env);
-        self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
+        let (config, mut configuration) = self.diagnose_configuration();
         let mut drivers = Vec::new();
         let vendors = VENDORS.iter().flat_map(|vendor| self.examine_vendor(vendor, &config, &machine, &mut drivers));
         let mut collectors: Vec<_> = vendors.collect();
@@ -127,13 +125,9 @@ impl Doctor {
     /// # Errors
     /// Why no GPU can be queried, for example because there is no driver.
     #[cfg(feature = "metrics")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn metrics(&self, names: &[String]) -> Result<Vec<kineto_devices::GpuMetrics>, Unavailable> {
-        let env = self.env.clone().unwrap_or_else(Env::from_process);
-        let (mut config, _) = diagnose_configuration(&env);
-        self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
-        let is_on = !config.gpu.options.flag("DISABLE_CUPTI");
-        if !is_on {
+        let (config, _) = self.diagnose_configuration();
+        if config.gpu.options.flag("DISABLE_CUPTI") {
             return Err(switched_off("KINETO_DISABLE_CUPTI"));
         }
         kineto_devices::PmSampling::new(&config.gpu.options).describe_metrics(names)
@@ -160,6 +154,36 @@ impl Doctor {
             collectors: names.map(|name| CollectorDiagnosis::for_unavailable(name, reason.clone())).collect(),
             machine: machine_facts(&Machine::default()),
         }
+    }
+
+    /// Returns the configuration of a layer with the options of the doctor, and its diagnosis; the default configuration if it is invalid.
+    fn diagnose_configuration(&self) -> (Config, ConfigurationDiagnosis) {
+        let env = &self.env.clone().unwrap_or_else(Env::from_process);
+        let mut warnings = Vec::new();
+        let resolved = Config::resolve(&Overrides::default(), env, &mut warnings);
+        warnings.extend(env.unknown_warnings());
+        let error = resolved.as_ref().err().map(ToString::to_string);
+        let from_env = match env.activation_or_default() {
+            _ if resolved.is_err() => "fails",
+            Activation::On => "returns a layer that records",
+            Activation::Idle => "returns a layer that waits for requests",
+            Activation::Off => "returns no layer; set KINETO_ENABLED=1 to enable it",
+        };
+        let mut config = resolved.unwrap_or_else(|_| {
+            let mut config = Config::default();
+            config.gpu.read_variables(env);
+            config
+        });
+        let diagnosis = ConfigurationDiagnosis {
+            from_env: from_env.to_owned(),
+            set: config.set_keys(),
+            selected: config.activities,
+            not_recorded: ActivityTypes::EMPTY,
+            error,
+            warnings,
+        };
+        self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
+        (config, diagnosis)
     }
 
     fn examine_vendor(
@@ -312,34 +336,6 @@ impl CollectorDiagnosis {
 
 fn switched_off(by: &str) -> Unavailable {
     Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), "remove that setting")
-}
-
-/// Returns the configuration of a layer, and its diagnosis; the default configuration if it is invalid.
-fn diagnose_configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
-    let mut warnings = Vec::new();
-    let resolved = Config::resolve(&Overrides::default(), env, &mut warnings);
-    warnings.extend(env.unknown_warnings());
-    let error = resolved.as_ref().err().map(ToString::to_string);
-    let from_env = match env.activation_or_default() {
-        _ if resolved.is_err() => "fails",
-        Activation::On => "returns a layer that records",
-        Activation::Idle => "returns a layer that waits for requests",
-        Activation::Off => "returns no layer; set KINETO_ENABLED=1 to enable it",
-    };
-    let config = resolved.unwrap_or_else(|_| {
-        let mut config = Config::default();
-        config.gpu.read_variables(env);
-        config
-    });
-    let diagnosis = ConfigurationDiagnosis {
-        from_env: from_env.to_owned(),
-        set: config.set_keys(),
-        selected: config.activities,
-        not_recorded: ActivityTypes::EMPTY,
-        error,
-        warnings,
-    };
-    (config, diagnosis)
 }
 
 fn clock_diagnosis(machine: &Machine) -> ClockDiagnosis {

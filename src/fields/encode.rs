@@ -50,23 +50,27 @@ impl PlainEncoder {
     }
 }
 
-impl<'a> Encoder<'a> {
-    pub(crate) fn new(site: &'a Site, words: &'a mut Words, text_bytes_max: usize) -> Self {
-        Encoder { site, words, text_bytes_max, cut: 0, kind: None }
+/// Returns the fields of a callsite that `record` passes on, encoded.
+///
+/// Counts truncated values, and decides the class of the callsite by the first value of `kineto.kind`.
+#[inline]
+pub(crate) fn encode_fields(recorder: &Recorder, site: &Site, record: impl FnOnce(&mut Encoder<'_>)) -> Words {
+    let mut words = Words::new();
+    let text_bytes_max = recorder.settings.field_bytes_max;
+    let mut encoder = Encoder { site, words: &mut words, text_bytes_max, cut: 0, kind: None };
+    record(&mut encoder);
+    let Encoder { cut, kind, .. } = encoder;
+    if cut != 0 {
+        recorder.losses.add(Loss::FieldsCut, cut);
     }
-
-    /// Counts truncated values, and decides the class of the callsite by the first value of `kineto.kind`.
-    #[inline]
-    pub(crate) fn finish(self, recorder: &Recorder) {
-        if self.cut != 0 {
-            recorder.losses.add(Loss::FieldsCut, self.cut);
-        }
-        recorder.losses.add(Loss::FieldsOverLimit, u64::from(self.words.is_lost()));
-        if let Some(kind) = &self.kind {
-            decide_site_class(recorder, self.site, kind);
-        }
+    recorder.losses.add(Loss::FieldsOverLimit, u64::from(words.is_lost()));
+    if let Some(kind) = &kind {
+        decide_site_class(recorder, site, kind);
     }
+    words
+}
 
+impl Encoder<'_> {
     fn wants_field(&self, field: &Field) -> bool {
         callsite::has_field(self.site.fields, field.index())
     }
@@ -90,16 +94,11 @@ impl<'a> Encoder<'a> {
 
     fn put_text(&mut self, field: usize, code: u8, text: &str, is_cut: bool) {
         if is_cut {
-            self.put_cut_text(field, code, text);
+            self.cut += 1;
+            put_text(self.words, field, code, &format!("{text}..."));
         } else {
             put_text(self.words, field, code, text);
         }
-    }
-
-    #[cold]
-    fn put_cut_text(&mut self, field: usize, code: u8, text: &str) {
-        self.cut += 1;
-        put_text(self.words, field, code, &format!("{text}..."));
     }
 }
 

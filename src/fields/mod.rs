@@ -7,7 +7,7 @@ mod encode;
 mod scope;
 mod words;
 
-pub(crate) use encode::{Encoder, PlainEncoder};
+pub(crate) use encode::{Encoder, PlainEncoder, encode_fields};
 use kineto_model::fields::code;
 pub(crate) use kineto_model::fields::{Datum, Value, Word, decode_values};
-pub(crate) use words::{Sink, Words};
+use words::{Sink, Words};

@@ -1,11 +1,11 @@
 //! Determines the scope of a span by its fields.
 
-use super::{Datum, Word, decode_values};
-use crate::callsite::{ScopeFields, Site};
+use super::{Word, decode_values};
+use crate::callsite::{EachField, ScopeFields, Site};
 use crate::text::Bounded;
-use kineto_model::activity::{ActivityType, RecordScope};
-use std::fmt;
-use tracing_core::field::{Field, Visit};
+use kineto_model::activity::{ActivityType, ArgValue, RecordScope};
+use std::fmt::Debug;
+use tracing_core::field::Visit;
 
 /// The fields of a span that determine its scope.
 struct ScopeValues {
@@ -18,10 +18,6 @@ struct ScopeValues {
 }
 
 impl ScopeValues {
-    fn new(fields: ScopeFields, kind_field: Option<usize>) -> ScopeValues {
-        ScopeValues { fields, kind_field, scope: None, is_backward: false, kind: None }
-    }
-
     fn apply_number(&mut self, field: usize, number: u64) {
         if self.fields.scope == Some(field) {
             self.scope = u8::try_from(number).ok().and_then(RecordScope::from_number);
@@ -40,28 +36,21 @@ impl ScopeValues {
         }
     }
 
-    fn select_site(self, site: &'static Site) -> &'static Site {
-        let scope = self.scope.or(self.is_backward.then_some(RecordScope::BackwardFunction));
-        site.of_scope_or_kind(scope, self.kind)
-    }
-}
-
-impl Visit for ScopeValues {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Other fields are not formatted here.
-        if self.fields.contains_field(field.index()) || self.kind_field == Some(field.index()) {
-            const LONGEST: usize = 32;
-            self.apply_text(field.index(), &Bounded::from_debug(value, LONGEST).text);
+    fn apply(&mut self, field: usize, value: ArgValue<'_>) {
+        match value {
+            ArgValue::U64(number) => self.apply_number(field, number),
+            ArgValue::I64(number) => self.apply_number(field, u64::try_from(number).unwrap_or(u64::MAX)),
+            ArgValue::Str(text) => self.apply_text(field, text),
+            _ => {}
         }
     }
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.apply_text(field.index(), value);
-    }
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.apply_number(field.index(), value);
-    }
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.apply_number(field.index(), u64::try_from(value).unwrap_or(u64::MAX));
+
+    fn apply_debug(&mut self, field: usize, value: &dyn Debug) {
+        // Other fields are not formatted here.
+        if self.fields.contains_field(field) || self.kind_field == Some(field) {
+            const LONGEST: usize = 32;
+            self.apply_text(field, &Bounded::from_debug(value, LONGEST).text);
+        }
     }
 }
 
@@ -70,25 +59,28 @@ impl Site {
     /// scope that is not recorded.
     #[inline]
     pub(crate) fn of_span(&'static self, record: impl FnOnce(&mut dyn Visit)) -> &'static Site {
-        let Some(scopes) = &self.scopes else { return self };
-        let mut scope_values = ScopeValues::new(scopes.fields, self.kind_field);
-        record(&mut scope_values);
-        scope_values.select_site(self)
+        self.of_values(|values| {
+            record(&mut EachField(|field, value| match value {
+                Ok(value) => values.apply(field.index(), value),
+                Err(value) => values.apply_debug(field.index(), value),
+            }));
+        })
     }
 
     /// Like [`of_span`](Site::of_span), for encoded fields.
     pub(crate) fn of_encoded(&'static self, payload: &[u64]) -> &'static Site {
+        self.of_values(|values| {
+            let words: Vec<Word> = payload.iter().map(|word| word.to_le_bytes()).collect();
+            decode_values(&words).for_each(|value| values.apply(value.field, value.datum.into()));
+        })
+    }
+
+    #[inline]
+    fn of_values(&'static self, pass: impl FnOnce(&mut ScopeValues)) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
-        let mut scope_values = ScopeValues::new(scopes.fields, self.kind_field);
-        let words: Vec<Word> = payload.iter().map(|word| word.to_le_bytes()).collect();
-        for value in decode_values(&words) {
-            match value.datum {
-                Datum::U64(number) => scope_values.apply_number(value.field, number),
-                Datum::I64(number) => scope_values.apply_number(value.field, u64::try_from(number).unwrap_or(u64::MAX)),
-                Datum::Text(text) => scope_values.apply_text(value.field, str::from_utf8(text).unwrap_or_default()),
-                _ => {}
-            }
-        }
-        scope_values.select_site(self)
+        let (fields, kind_field) = (scopes.fields, self.kind_field);
+        let mut values = ScopeValues { fields, kind_field, scope: None, is_backward: false, kind: None };
+        pass(&mut values);
+        self.of_scope(values.scope.or(values.is_backward.then_some(RecordScope::BackwardFunction)), values.kind)
     }
 }

@@ -5,18 +5,12 @@ use super::lane::Lane;
 use crate::buffer::{Head, Tag};
 use crate::callsite::EventRole;
 use crate::clock;
-use crate::fields::{Encoder, Words};
+use crate::fields::encode_fields;
 use crate::recorder::TriggerCause;
-use tracing_core::{Event, Subscriber};
-use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_core::Event;
 
 /// Records an event as the kind that its callsite defines; `added` are the texts of the fields that the layer adds.
-#[inline]
-pub(super) fn record_event<S>(event: &Event<'_>, added: &[String], ctx: &Context<'_, S>, hook: Hook<'_>)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+pub(super) fn record_event(event: &Event<'_>, added: &[String], hook: Hook<'_>) {
     let at = clock::now();
     let site = hook.site_for(event.metadata());
     if site.triggers_dump {
@@ -25,15 +19,14 @@ where
     if site.event == EventRole::Nothing {
         return;
     }
-    let mut words = Words::new();
-    let mut encoder = Encoder::new(site, &mut words, hook.recorder.settings.field_bytes_max);
-    event.record(&mut encoder);
-    if site.event != EventRole::Counter {
-        encoder.put_added(added);
-    }
-    encoder.finish(hook.recorder);
+    let words = encode_fields(hook.recorder, site, |encoder| {
+        event.record(encoder);
+        if site.event != EventRole::Counter {
+            encoder.put_added(added);
+        }
+    });
     let payload = words.as_slice();
-    let (slice, span) = slice_and_span_around(event, ctx, &hook);
+    let (slice, span) = slice_and_span_around(event, &hook);
     match site.event {
         EventRole::Counter => {
             hook.put_fields(Head::new(Tag::Counter, 0, site.index), [at.0, 0, 0], payload);
@@ -49,15 +42,12 @@ where
 }
 
 /// Returns the slice and the span of the event: those of its explicit parent, else the thread's innermost.
-fn slice_and_span_around<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: &Hook<'_>) -> (u64, u64)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+fn slice_and_span_around(event: &Event<'_>, hook: &Hook<'_>) -> (u64, u64) {
     if event.is_contextual() {
         return hook.with_lane(Lane::innermost_slice).unwrap_or_default();
     }
     let Some(parent) = event.parent() else { return (0, 0) };
     let key = parent.into_u64();
     let inside = hook.with_lane(|lane| Ok(lane.open_slice_of(key))).flatten();
-    inside.unwrap_or_else(|| (0, super::find::nearest_span_id(ctx, hook, parent)))
+    inside.unwrap_or_else(|| (0, super::find::nearest_span_id(hook, key)))
 }

@@ -1,21 +1,17 @@
 //! Finds spans that a thread does not know: in the recorder's table, in another thread's frames, or from the registry alone.
 
 use super::Hook;
-use super::lane::Parent;
 use super::missing::Missing;
 use super::thread_lanes;
 use crate::buffer::{Head, Loss, Tag};
 use crate::callsite::Site;
-use crate::fields::{Datum, Encoder, Word, Words, decode_values};
-use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, WatchedSpan, lent_key, reserve_ids, state};
-use kineto_base::fallible::List;
+use crate::fields::{Datum, Word, decode_values, encode_fields};
+use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, lent_key, reserve_ids, state};
 use kineto_model::fields::encode_values;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tracing_core::Subscriber;
-use tracing_core::span::{Attributes, Id, Record};
-use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::{LookupSpan, SpanRef};
+use tracing_core::Metadata;
+use tracing_core::span::{Attributes, Record};
 
 /// The number of searches through other threads' frames for a span; the owner may move it during a search.
 const MAX_SEARCHES: usize = 4;
@@ -76,39 +72,35 @@ pub(super) fn evict_span(hook: &Hook<'_>, key: u64, state: SpanState, entered: b
 }
 
 /// Stores the state of a span whose frame the hook's span needs; another thread may be closing it.
-fn displace_span<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+fn displace_span(hook: &Hook<'_>, key: u64, state: SpanState) {
     // A thread to which the span was lent may not have stored it yet, and others search for it.
     let keys = [(key, Origin::Own), (lent_key(key), Origin::Lent)];
-    let found = keys.into_iter().find_map(|(key, origin)| Some((ctx.span(&Id::from_u64(key))?, key, origin)));
-    // While the reference lives, no other span gets the key.
-    if let Some((_span, key, origin)) = &found {
-        store_state(hook, *key, define_span(hook, state), *origin, false);
+    for (own, origin) in keys {
+        let is_live = hook.spans.while_live(own, &mut || {
+            store_state(hook, own, define_span(hook, state), origin, false);
+            if !mark_stored(hook, key) {
+                // The span closed before its state was stored: its frame is emptied before its entry is removed.
+                drop(hook.recorder.span_table().remove(own));
+            }
+            if state::is_new(state.meta) {
+                hook.if_enrolled(|lane| lane.mark_creation(own, state));
+            }
+        });
+        if is_live {
+            return;
+        }
     }
-    if !mark_stored(hook, key)
-        && let Some((_span, key, _)) = &found
-    {
-        // The span closed before its state was stored: its frame is emptied before its entry is removed.
-        drop(hook.recorder.span_table().remove(*key));
-    }
-    if let Some((_, key, _)) = found.filter(|_| state::is_new(state.meta)) {
-        let _ = thread_lanes::with_lane(hook.epoch, |lane| lane.mark_creation(key, state));
-    }
+    mark_stored(hook, key);
 }
 
 /// Marks the span as stored in the thread's frames; returns whether it is in one.
 fn mark_stored(hook: &Hook<'_>, key: u64) -> bool {
-    thread_lanes::with_lane(hook.epoch, |lane| Ok(lane.mark_stored(key))).unwrap_or(false)
+    hook.if_enrolled(|lane| lane.mark_stored(key)).unwrap_or(false)
 }
 
 /// Finds the span that the calling thread is about to enter, and hands it to its lane.
-pub(super) fn find_span<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let Some(span) = ctx.span(&Id::from_u64(key)) else {
+pub(super) fn find_span(hook: &Hook<'_>, key: u64) {
+    let Some(metadata) = hook.spans.metadata_of(key) else {
         // A filter shows and hides the span between two hooks of this layer.
         return hand_to_lane(hook, key, SpanState { span: 0, meta: state::new_ignored(0), parent: 0 });
     };
@@ -118,23 +110,17 @@ where
         if first {
             return hand_to_lane(hook, key, found);
         }
-        let _ = thread_lanes::with_lane(hook.epoch, |lane| {
-            lane.cache.keep_span(key, found, closings);
-            Ok(())
-        });
+        hook.if_enrolled(|lane| lane.cache.keep_span(key, found, closings));
         return;
     }
-    let (found, origin) = state_of(ctx, hook, &span);
+    let (found, origin) = state_of(hook, key, metadata);
     let stored = store_state(hook, key, found, origin, false);
     let entered = enter_stored(hook, key, is_direct).map(|(found, _)| found);
     hand_to_lane(hook, key, entered.unwrap_or(SpanState { meta: with_first(stored.meta, false), ..stored }));
 }
 
 fn hand_to_lane(hook: &Hook<'_>, key: u64, found: SpanState) {
-    let _ = thread_lanes::with_lane(hook.epoch, |lane| {
-        lane.cache.hand_span(key, found);
-        Ok(())
-    });
+    hook.if_enrolled(|lane| lane.cache.hand_span(key, found));
 }
 
 /// Returns the stored state for an enter, and whether the enter is the span's first. If it is not, the thread may cache the
@@ -154,11 +140,7 @@ fn with_first(meta: u64, first: bool) -> u64 {
 }
 
 /// Returns a span's state from another thread's frames or the span table; otherwise derives it from the registry.
-fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> (SpanState, Origin)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let key = span.id().into_u64();
+fn state_of(hook: &Hook<'_>, key: u64, metadata: &'static Metadata<'static>) -> (SpanState, Origin) {
     for _ in 0..MAX_SEARCHES {
         if let Some(state) = hook.recorder.lanes().lend_span(key) {
             return (define_span(hook, state), Origin::Lent);
@@ -168,20 +150,17 @@ where
             return (stored.state, stored.origin);
         }
     }
-    (made_while_idle(ctx, hook, span), Origin::Idle)
+    (made_while_idle(hook, key, hook.site_for(metadata)), Origin::Idle)
 }
 
 /// Returns the state of a span created while nothing was recorded: its callsite is known, its fields only if they were kept.
-fn made_while_idle<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> SpanState
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let kept = hook.recorder.span_table().with_entry(span.id().into_u64(), |entry| entry.idle_fields.clone()).flatten();
-    let site = hook.site_for(span.metadata()).of_encoded(kept.as_deref().unwrap_or_default());
+fn made_while_idle(hook: &Hook<'_>, key: u64, site: &'static Site) -> SpanState {
+    let kept = hook.recorder.span_table().with_entry(key, |entry| entry.idle_fields.clone()).flatten();
+    let site = site.of_encoded(kept.as_deref().unwrap_or_default());
     if !site.is_recorded() {
         return SpanState { span: 0, meta: state::new_ignored(site.index), parent: 0 };
     }
-    let parent = span.parent().and_then(|parent| lookup_span_id(ctx, hook, parent.id().into_u64())).unwrap_or(0);
+    let parent = hook.spans.parent_of(key).and_then(|parent| lookup_span_id(hook, parent)).unwrap_or(0);
     if kept.is_none() && site.fields != 0 {
         hook.recorder.losses.add(Loss::FieldsNotSeen, 1);
     }
@@ -197,24 +176,25 @@ pub(super) fn is_older(hook: &Hook<'_>, key: u64) -> bool {
 }
 
 /// Returns the id of a span that is not being entered (a parent, or a span that is followed); 0 if it is not recorded.
-pub(super) fn lookup_span_id<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> Option<u64>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+pub(super) fn lookup_span_id(hook: &Hook<'_>, key: u64) -> Option<u64> {
     let own = hook.with_lane(|lane| lane.span_id(key, hook.recorder)).flatten();
     if own.is_some() {
         return own;
     }
-    let id = Id::from_u64(key);
-    // While this reference lives, no other span gets the key.
-    let _span = ctx.span(&id)?;
+    let mut found = None;
+    hook.spans.while_live(key, &mut || found = search_shared_id(hook, key));
+    found
+}
+
+/// Returns the id of a live span that other threads know.
+fn search_shared_id(hook: &Hook<'_>, key: u64) -> Option<u64> {
     for _ in 0..MAX_SEARCHES {
         if let Some(stored) = stored_state(hook, key) {
             return Some(stored.state.recorded_id());
         }
         if let Some(state) = hook.recorder.lanes().lend_span(key) {
             let found = store_state(hook, key, define_span(hook, state), Origin::Lent, false).recorded_id();
-            if !ctx.exists(&id) {
+            if !hook.spans.is_live(key) {
                 // An event may name a span by its id alone while another thread closes it.
                 hook.recorder.span_table().forget_span(key);
             }
@@ -225,25 +205,15 @@ where
 }
 
 /// Returns the id of a span, or of the nearest one around it that is recorded; 0 if there is none.
-pub(super) fn nearest_span_id<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, id: &Id) -> u64
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let recorded = |key| lookup_span_id(ctx, hook, key).filter(|span| *span != 0);
-    let around = || ctx.span(id)?.scope().skip(1).find_map(|span| recorded(span.id().into_u64()));
-    recorded(id.into_u64()).or_else(around).unwrap_or(0)
+pub(super) fn nearest_span_id(hook: &Hook<'_>, key: u64) -> u64 {
+    let mut around = std::iter::successors(Some(key), |inner| hook.spans.parent_of(*inner));
+    around.find_map(|key| lookup_span_id(hook, key).filter(|span| *span != 0)).unwrap_or(0)
 }
 
-/// Returns the parent that a new span's attributes name.
-pub(super) fn parent_from_attributes<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, attrs: &Attributes<'_>) -> Parent
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    match attrs.parent() {
-        Some(id) => Parent::Span(nearest_span_id(ctx, hook, id)),
-        None if attrs.is_root() => Parent::Span(0),
-        None => Parent::Current,
-    }
+/// Returns the parent that a new span's attributes name, 0 for none; `None` if it is the current span.
+pub(super) fn parent_from_attributes(hook: &Hook<'_>, attrs: &Attributes<'_>) -> Option<u64> {
+    let named = attrs.parent().map(|id| nearest_span_id(hook, id.into_u64()));
+    named.or_else(|| attrs.is_root().then_some(0))
 }
 
 /// Returns whether no frame holds a closing span. Frames that held it open when it was stored were emptied when it was
@@ -278,19 +248,10 @@ pub(super) fn close_span(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> O
     (recorded && stored.entered).then_some(stored.state.span)
 }
 
-/// Watches a new span, so that its close posts a trigger if it was slow.
-pub(super) fn watch_span(hook: &Hook<'_>, key: u64, site: &'static Site) {
-    let _busy = Busy::begin();
-    hook.recorder.keep_span(key, |entry| entry.watched = Some(WatchedSpan::begin(site)));
-}
-
 /// Keeps the fields of a span created while nothing is recorded.
 pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64) {
     let site = recorder.sites.site_for(attrs.metadata());
-    let mut words = Words::new();
-    let mut encoder = Encoder::new(site, &mut words, recorder.settings.field_bytes_max);
-    attrs.record(&mut encoder);
-    encoder.finish(recorder);
+    let words = encode_fields(recorder, site, |encoder| attrs.record(encoder));
     if !words.as_slice().is_empty() {
         let fields = Some(words.as_slice().into());
         let before = recorder.keep_span(key, |entry| std::mem::replace(&mut entry.idle_fields, fields));
@@ -300,17 +261,10 @@ pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key:
 
 /// Replaces fields that were kept, by values recorded later.
 pub(super) fn keep_values(recorder: &Arc<Recorder>, site: &Site, values: &Record<'_>, key: u64) {
-    let mut words = Words::new();
-    let mut encoder = Encoder::new(site, &mut words, recorder.settings.field_bytes_max);
-    values.record(&mut encoder);
-    encoder.finish(recorder);
+    let words = encode_fields(recorder, site, |encoder| values.record(encoder));
     let kept = recorder.span_table().with_entry(key, |entry| entry.idle_fields.clone()).flatten();
-    let mut all: List<Word> = List::new();
-    for words in [kept.as_deref().unwrap_or_default(), words.as_slice()] {
-        for word in words {
-            all.push(word.to_le_bytes());
-        }
-    }
+    let all = [kept.as_deref().unwrap_or_default(), words.as_slice()].concat();
+    let all: Vec<Word> = all.into_iter().map(u64::to_le_bytes).collect();
     let mut last: Vec<(u8, Datum<'_>)> = Vec::new();
     for value in decode_values(&all) {
         let field = u8::try_from(value.field).unwrap_or(u8::MAX);
@@ -319,30 +273,23 @@ pub(super) fn keep_values(recorder: &Arc<Recorder>, site: &Site, values: &Record
             None => last.push((field, value.datum)),
         }
     }
-    let mut fields = Vec::new();
-    for word in &encode_values(&last) {
-        fields.push(u64::from_le_bytes(*word));
-    }
-    let fields = Arc::from(fields);
+    let fields = encode_values(&last).into_iter().map(u64::from_le_bytes).collect();
     let before = recorder.keep_span(key, |entry| entry.idle_fields.replace(fields));
     drop(before);
 }
 
 /// Performs the step that a hook reported as missing; returns `false` if the hook must give up.
-pub(super) fn supply_missing<S>(missing: Missing, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+pub(super) fn supply_missing(missing: Missing, hook: &Hook<'_>, key: u64) -> bool {
     match missing {
         Missing::Lane => return hook.enroll_thread(),
         Missing::Chunk => hook.next_chunk(),
-        Missing::Find => find_span(ctx, hook, key),
+        Missing::Find => find_span(hook, key),
         Missing::Store(stored, state) if stored == key => evict_span(hook, key, state, true),
-        Missing::Store(displaced, state) => displace_span(ctx, hook, displaced, state),
+        Missing::Store(displaced, state) => displace_span(hook, displaced, state),
         // No frame holds it.
         Missing::StoreNew(state) => {
             store_state(hook, key, define_span(hook, state), Origin::Own, false);
-            let _ = thread_lanes::with_lane(hook.epoch, |lane| lane.mark_creation(key, state));
+            hook.if_enrolled(|lane| lane.mark_creation(key, state));
         }
         Missing::ExitElsewhere | Missing::CloseElsewhere => return false,
     }

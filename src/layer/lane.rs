@@ -15,12 +15,12 @@ mod slow_path;
 use super::cache::Cache;
 use super::missing::Missing;
 use super::pushed_slices::PushedSlices;
-use crate::buffer::{Head, Loss, RecordPayload, Tag, Writer, flag};
+use crate::buffer::{Head, Loss, RecordPayload, Slots, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
 use crate::os::{counters, platform};
-use crate::recorder::{Busy, Frames, Recorder, SpanState, TOO_DEEP, reserve_ids, state};
+use crate::recorder::{Busy, Frame, Frames, Recorder, SpanState, TOO_DEEP, reserve_ids, state};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -36,9 +36,9 @@ pub(crate) struct Lane {
     pub(super) fast_epoch: Cell<u64>,
     /// Whether observers receive spans.
     pub(super) is_observed: Cell<bool>,
-    place: Cell<Option<LanePosition>>,
+    pub(super) place: Cell<Option<LanePosition>>,
     /// At the buffer limit, how many records that do not fit are lost before the next attempt to get a chunk.
-    limited: Cell<u32>,
+    pub(super) limited: Cell<u32>,
     /// The frames' count of exits when they were last searched for slices that other threads have exited.
     seen_exits: Cell<u64>,
     /// Frames too deep for other threads to see; their spans are stored in the recorder's table. `close_down` empties the
@@ -56,7 +56,7 @@ pub(crate) struct Lane {
 #[derive(Clone, Copy)]
 pub(crate) struct LanePosition {
     pub(crate) frames: &'static Frames,
-    pub(crate) writer: Writer,
+    pub(crate) slots: Slots,
 }
 
 /// A frame outside the visible stack.
@@ -92,15 +92,6 @@ impl Drop for Hidden<'_> {
 
 /// The epoch of a closed lane; not 0, which means that nothing is recorded.
 pub(super) const NO_EPOCH: u64 = u64::MAX;
-
-/// The parent of a new span.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Parent {
-    /// The innermost span that the thread is inside.
-    Current,
-    /// A known span, 0 for none.
-    Span(u64),
-}
 
 impl Lane {
     pub(crate) const fn new() -> Lane {
@@ -165,16 +156,6 @@ impl Lane {
         }
     }
 
-    /// Sets the frames and the chunk.
-    pub(crate) fn set_position(&self, place: LanePosition) {
-        self.place.set(Some(place));
-    }
-
-    /// Sets how many records that do not fit are lost before the next attempt to get a chunk.
-    pub(crate) fn set_limited(&self, records: u32) {
-        self.limited.set(records);
-    }
-
     /// Returns the epoch, [`NO_EPOCH`] if the lane is closed.
     #[inline(always)]
     pub(crate) fn epoch(&self) -> u64 {
@@ -227,13 +208,13 @@ impl Lane {
         site: &Site,
         encode: impl FnOnce(RecordPayload) -> Option<RecordPayload>,
     ) -> bool {
-        let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, slots }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);
-        let Some(span) = writer.next_slot_id().filter(|_| frame.key() == 0) else { return false };
-        let Some(payload) = encode(writer.begin_payload(span, Tag::Span)) else { return false };
+        let Some(span) = slots.next_slot_id().filter(|_| frame.key() == 0) else { return false };
+        let Some(payload) = encode(slots.begin_payload(span, Tag::Span)) else { return false };
         let (head, parent) = (Head::new(Tag::Span, 0, site.index), frames.frame(top).span());
-        if !writer.put_with(span, payload, head, [parent, 0, 0]) {
+        if !slots.put_with(span, payload, head, [parent, 0, 0]) {
             return false;
         }
         frame.fill(key, SpanState { span, meta: site.state & !state::UNDEFINED, parent });
@@ -287,10 +268,10 @@ impl Lane {
     /// needs the slow path.
     #[inline(always)]
     pub(crate) fn enter_pending<const PUSH: bool>(&self, key: u64) -> bool {
-        let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, slots }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
-        let Some(slice) = writer.next_slot_id() else { return false };
+        let Some(slice) = slots.next_slot_id() else { return false };
         if frame.key() != key {
             return false;
         }
@@ -312,7 +293,7 @@ impl Lane {
             self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
         }
         // The clock is read last, so that the hook's cost lies outside the slice.
-        writer.put_slice(slice, head, clock::read_counter(), span);
+        slots.put_slice(slice, head, clock::read_counter(), span);
         true
     }
 
@@ -320,13 +301,13 @@ impl Lane {
     /// needs the slow path.
     #[inline(always)]
     pub(crate) fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
-        let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, slots }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
         let Some(known) = self.cache.span_state(key, recorder).filter(|_| top < TOO_DEEP && frame.is_free()) else {
             return false;
         };
-        let Some(slice) = writer.next_slot_id().filter(|_| state::is_shared(known.meta)) else { return false };
+        let Some(slice) = slots.next_slot_id().filter(|_| state::is_shared(known.meta)) else { return false };
         let outermost = self.cache.frame_index(key);
         if outermost < top && frames.frame(outermost).key() == key {
             return false;
@@ -336,24 +317,33 @@ impl Lane {
         frames.set_top(top);
         let annotates = state::is_annotation(known.meta);
         self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
-        writer.put_slice(slice, state::slice_head(known.meta), clock::read_counter(), known.span);
+        slots.put_slice(slice, state::slice_head(known.meta), clock::read_counter(), known.span);
         true
+    }
+
+    /// Calls `action` if the frame that is 0 or 1 `above` the innermost one holds that span, which is not recorded; `false` if
+    /// that needs the slow path.
+    #[inline(always)]
+    fn if_unrecorded(&self, key: u64, above: usize, action: impl FnOnce(&Frames, usize, &Frame)) -> bool {
+        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
+        let at = frames.top() + above;
+        let frame = frames.frame(at);
+        let is_fast = frame.is_unrecorded(key);
+        if is_fast {
+            action(frames, at, frame);
+        }
+        is_fast
     }
 
     /// Enters a span that is not recorded; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn enter_unrecorded(&self, key: u64) -> bool {
-        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
-        let top = frames.top();
-        let frame = frames.frame(top + 1);
-        let is_fast = frame.is_unrecorded(key);
-        if is_fast {
+        self.if_unrecorded(key, 1, |frames, at, frame| {
             frame.set_meta(state::after_enter(frame.meta()));
             // Its children belong to the span around it.
-            frame.set_span(frames.frame(top).span());
-            frames.set_top(top + 1);
-        }
-        is_fast
+            frame.set_span(frames.frame(at - 1).span());
+            frames.set_top(at);
+        })
     }
 
     /// Closes the innermost slice, if it is that span's and its record is in this chunk; `false` if that needs the slow path.
@@ -361,10 +351,10 @@ impl Lane {
     pub(crate) fn exit_innermost<const PUSH: bool>(&self, key: u64) -> bool {
         // The clock is read first, so that the hook's cost lies outside the slice.
         let end = clock::read_counter();
-        let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, slots }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top);
-        if frame.key() != key || !writer.end_slice(frame.slice(), end) {
+        if frame.key() != key || !slots.end_slice(frame.slice(), end) {
             return false;
         }
         frames.set_top(top - 1);
@@ -381,13 +371,7 @@ impl Lane {
     /// Exits a span that is not recorded; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn exit_unrecorded(&self, key: u64) -> bool {
-        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
-        let top = frames.top();
-        let is_fast = frames.frame(top).is_unrecorded(key);
-        if is_fast {
-            frames.set_top(top - 1);
-        }
-        is_fast
+        self.if_unrecorded(key, 0, |frames, at, _| frames.set_top(at - 1))
     }
 
     /// Notes that the thread has just created that span, whose state is stored.
@@ -438,13 +422,7 @@ impl Lane {
     /// Forgets a closed span that was not recorded; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn close_unrecorded(&self, key: u64) -> bool {
-        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
-        let frame = frames.frame(frames.top() + 1);
-        let is_fast = frame.is_unrecorded(key);
-        if is_fast {
-            frame.clear();
-        }
-        is_fast
+        self.if_unrecorded(key, 1, |_, _, frame| frame.clear())
     }
 
     /// Forgets a closed span; returns its state if only this thread knew it.
@@ -525,7 +503,7 @@ impl Lane {
         let head = Head { payload: length, ..head };
         let id = self.reserve_slots(head.slot_count())?;
         if id != 0 {
-            self.position()?.writer.put_record(id, head, words, payload.get(..usize::from(length)).unwrap_or_default());
+            self.position()?.slots.put_record(id, head, words, payload.get(..usize::from(length)).unwrap_or_default());
         }
         Ok(id)
     }
@@ -533,7 +511,7 @@ impl Lane {
     /// Returns the id of the next record of `slots` slots, 0 if it is lost.
     #[inline(always)]
     fn reserve_slots(&self, slots: usize) -> Result<u64, Missing> {
-        match self.position()?.writer.next_id(slots) {
+        match self.position()?.slots.id_for(slots) {
             Some(id) => Ok(id),
             None => match self.limited.get().checked_sub(1) {
                 Some(left) => {

@@ -58,7 +58,7 @@ impl Lane {
 
 fn put_event(event: &MemoryEvent, listener: &Listener) -> bool {
     if InternalAllocGuard::is_held() || Busy::is_held() {
-        listener.count_loss(Loss::MemoryOwn);
+        listener.losses.add(Loss::MemoryOwn, 1);
         return false;
     }
     match thread_lanes::with_lane(listener.epoch(), |lane| lane.put_memory_event(event)) {
@@ -84,13 +84,13 @@ fn put_slowly(event: &MemoryEvent, listener: &Listener) -> bool {
             Err(_) => break,
         }
     }
-    listener.count_loss(Loss::MemoryMissed);
+    listener.losses.add(Loss::MemoryMissed, 1);
     false
 }
 
 fn is_kept(id: u64, listener: &Listener) -> bool {
     if id == 0 {
-        listener.count_loss(Loss::MemoryOverLimit);
+        listener.losses.add(Loss::MemoryOverLimit, 1);
     }
     id != 0
 }

@@ -12,28 +12,29 @@ mod missing;
 mod observe;
 mod pushed_slices;
 mod slice_extras;
+mod span_lookup;
 pub(crate) mod thread_lanes;
 pub(crate) mod thread_selection;
 
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
-use crate::callsite::Site;
+use crate::callsite::{EachField, Site};
 use crate::clock;
-use crate::fields::{Encoder, PlainEncoder, Words};
+use crate::fields::{Encoder, PlainEncoder, encode_fields};
 use crate::os::platform;
 use crate::recorder::memory_listeners::InternalAllocGuard;
-use crate::recorder::{Busy, OBSERVERS_ONLY, Recorder};
+use crate::recorder::{Busy, OBSERVERS_ONLY, Recorder, WatchedSpan};
 use crate::time::Ticks;
-use lane::{Lane, Parent};
+use lane::Lane;
 use missing::Missing;
+use span_lookup::SpanLookup;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Dispatch, Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::{LookupSpan, SpanRef};
+use tracing_subscriber::registry::LookupSpan;
 
 /// Records the spans and events of a program for a Kineto trace.
 ///
@@ -86,9 +87,13 @@ impl KinetoLayer {
 
     /// Returns the hook's context if a recording includes this thread.
     #[inline]
-    fn hook_if_recorded(&self, epoch: u64) -> Option<Hook<'_>> {
+    fn hook_if_recorded<'l>(&'l self, epoch: u64, spans: &'l dyn SpanLookup) -> Option<Hook<'l>> {
         let records = epoch != 0 && epoch != OBSERVERS_ONLY;
-        (records && !thread_selection::is_excluded(&self.recorder)).then_some(Hook { recorder: &self.recorder, epoch })
+        (records && !thread_selection::is_excluded(&self.recorder)).then_some(Hook {
+            recorder: &self.recorder,
+            epoch,
+            spans,
+        })
     }
 }
 
@@ -98,29 +103,19 @@ impl fmt::Debug for KinetoLayer {
     }
 }
 
-/// The callsite of recorded values: the span's, or their own where keys are known only at run time.
-#[derive(Default)]
-struct ValuesCallsite(Option<&'static Metadata<'static>>);
-
-impl ValuesCallsite {
-    fn metadata_of(values: &Record<'_>) -> Option<&'static Metadata<'static>> {
-        let mut origin = ValuesCallsite::default();
-        values.record(&mut origin);
-        origin.0
-    }
+/// Returns the callsite of recorded values: the span's, or their own where keys are known only at run time.
+fn callsite_of(values: &Record<'_>) -> Option<&'static Metadata<'static>> {
+    let mut origin = None;
+    values.record(&mut EachField(|field, _| _ = origin.get_or_insert_with(|| field.callsite().0.metadata())));
+    origin
 }
 
-impl Visit for ValuesCallsite {
-    fn record_debug(&mut self, field: &Field, _: &dyn fmt::Debug) {
-        self.0.get_or_insert_with(|| field.callsite().0.metadata());
-    }
-}
-
-/// One call of a hook: the recorder, and the epoch.
+/// One call of a hook: the recorder, the epoch, and the registry's spans.
 #[derive(Clone, Copy)]
 pub(crate) struct Hook<'l> {
     recorder: &'l Arc<Recorder>,
     epoch: u64,
+    spans: &'l dyn SpanLookup,
 }
 
 /// A bound on retries; no hook needs that many.
@@ -157,12 +152,14 @@ impl Hook<'_> {
         None
     }
 
+    /// Calls `action` with the thread's lane, if there is one.
+    fn if_enrolled<R>(&self, action: impl FnOnce(&Lane) -> R) -> Option<R> {
+        thread_lanes::with_lane(self.epoch, |lane| Ok(action(lane))).ok()
+    }
+
     /// Drops the span that was found for the hook.
     fn drop_handed_span(&self) {
-        let _ = thread_lanes::with_lane(self.epoch, |lane| {
-            lane.cache.drop_handed_span();
-            Ok(())
-        });
+        self.if_enrolled(|lane| lane.cache.drop_handed_span());
     }
 
     /// Returns the [`Site`] of a callsite.
@@ -268,18 +265,18 @@ where
         let epoch = self.epoch();
         if epoch != 0 {
             if self.has_observers() {
-                observe::record_values(&self.recorder, id, values, &ctx);
+                observe::record_values(&self.recorder, id.into_u64(), values, &ctx);
             }
-            if let Some(hook) = self.hook_if_recorded(epoch) {
-                self.record_values(id, values, &ctx, hook);
+            if let Some(hook) = self.hook_if_recorded(epoch, &ctx) {
+                self.record_values(id, values, hook);
             }
         }
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
         let epoch = self.epoch();
-        if let Some(hook) = self.hook_if_recorded(epoch) {
-            match [id, follows].map(|id| find::lookup_span_id(&ctx, &hook, id.into_u64())) {
+        if let Some(hook) = self.hook_if_recorded(epoch, &ctx) {
+            match [id, follows].map(|id| find::lookup_span_id(&hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
                     hook.put_record(Head::new(Tag::Follows, 0, 0), [span, followed, 0], &[]);
                 }
@@ -297,18 +294,15 @@ where
 impl KinetoLayer {
     /// Records an event, with texts for the fields that the layer adds to every callsite.
     #[inline]
-    pub(crate) fn record_event<S>(&self, event: &Event<'_>, added: &[String], ctx: &Context<'_, S>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
+    pub(crate) fn record_event(&self, event: &Event<'_>, added: &[String], spans: &dyn SpanLookup) {
         let epoch = self.epoch();
         if epoch != 0 {
             if self.has_observers() {
                 observe::report_event(&self.recorder, event);
             }
-            if let Some(hook) = self.hook_if_recorded(epoch) {
+            if let Some(hook) = self.hook_if_recorded(epoch, spans) {
                 thread_lanes::name_row_if_unnamed(&self.recorder, epoch);
-                event::record_event(event, added, ctx, hook);
+                event::record_event(event, added, hook);
             }
         }
     }
@@ -329,17 +323,14 @@ impl KinetoLayer {
             _ => false,
         };
         if !attrs.is_contextual() || !thread_lanes::with_unobserved_lane(epoch, create) {
-            self.new_span_slowly(attrs, key, ctx, epoch);
+            self.new_span_slowly(attrs, key, &ctx, epoch);
         }
     }
 
     /// Creates a span on the slow path.
     #[cold]
     #[inline(never)]
-    fn new_span_slowly<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
+    fn new_span_slowly(&self, attrs: &Attributes<'_>, key: u64, spans: &dyn SpanLookup, epoch: u64) {
         let is_excluded = epoch != 0 && thread_selection::is_excluded(&self.recorder);
         if is_excluded {
             thread_selection::remember_span(key);
@@ -357,33 +348,36 @@ impl KinetoLayer {
         if attrs.is_contextual() && thread_lanes::with_first_lane(epoch, |lane| lane.new_span(key, attrs.metadata())) {
             return;
         }
-        let Some(hook) = self.hook_if_recorded(epoch) else { return };
+        let Some(hook) = self.hook_if_recorded(epoch, spans) else { return };
         let site = hook.site_for(attrs.metadata()).of_span(|fields| attrs.record(fields));
-        let parent =
-            if attrs.is_contextual() { Parent::Current } else { find::parent_from_attributes(&ctx, &hook, attrs) };
+        let parent = find::parent_from_attributes(&hook, attrs);
         if site.slow_after.is_some() && site.is_recorded() {
-            find::watch_span(&hook, key, site);
+            // Its close posts a trigger if it was slow.
+            let _busy = Busy::begin();
+            self.recorder.keep_span(key, |entry| entry.watched = Some(WatchedSpan::begin(site)));
         }
         if !site.is_recorded() || (site.fields == 0 && !site.needs_values) {
-            self.retry_hook(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, None, &self.recorder));
+            self.retry_hook(key, hook, |lane| lane.new_span_slowly(key, site, parent, None, &self.recorder));
             return;
         }
-        let mut words = Words::new();
-        let mut encoder = Encoder::new(site, &mut words, self.recorder.settings.field_bytes_max);
-        attrs.record(&mut encoder);
-        encoder.finish(&self.recorder);
+        let words = encode_fields(&self.recorder, site, |encoder| attrs.record(encoder));
         let block = hook.store_large_payload(words.as_slice());
         let fields = block.as_ref().map_or((words.as_slice(), 0), |block| (block.as_slice(), flag::LARGE));
-        self.retry_hook(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, Some(fields), &self.recorder));
+        self.retry_hook(key, hook, |lane| lane.new_span_slowly(key, site, parent, Some(fields), &self.recorder));
     }
 
+    /// Enters a span off the fast path. The context is passed by value, so that the fast path need not store it.
     #[inline(never)]
     fn enter_span<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        self.enter_any(key, &ctx, epoch);
+    }
+
+    fn enter_any(&self, key: u64, spans: &dyn SpanLookup, epoch: u64) {
         if self.has_observers() {
-            observe::report_enter(&self.recorder, key, &ctx);
+            observe::report_enter(&self.recorder, key, spans);
         }
         thread_lanes::name_row_if_unnamed(&self.recorder, epoch);
         let has_extras = self.recorder.slice_extras.are_enabled();
@@ -393,9 +387,9 @@ impl KinetoLayer {
         if !has_extras && thread_lanes::with_first_lane(epoch, further) {
             return;
         }
-        match self.hook_if_recorded(epoch) {
-            Some(hook) if has_extras => self.enter_with_extras(key, &ctx, hook),
-            Some(hook) => self.enter_slowly(key, &[], &ctx, hook),
+        match self.hook_if_recorded(epoch, spans) {
+            Some(hook) if has_extras => self.enter_with_extras(key, hook),
+            Some(hook) => self.enter_slowly(key, &[], hook),
             None => {}
         }
     }
@@ -405,47 +399,38 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.record_exit(key, ctx, epoch);
+        self.record_exit(key, &ctx, epoch);
         if self.has_observers() {
             observe::report_exit(&self.recorder, key);
         }
     }
 
     /// Records the exit of a span.
-    fn record_exit<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
+    fn record_exit(&self, key: u64, spans: &dyn SpanLookup, epoch: u64) {
         let has_counters = self.recorder.slice_extras.has_counters();
         let further = |lane: &Lane| lane.exit_innermost::<true>(key) || lane.exit_unrecorded(key);
         if !has_counters && thread_lanes::with_first_lane(epoch, further) {
             return;
         }
-        match self.hook_if_recorded(epoch) {
-            Some(hook) if has_counters => self.exit_counted_span(key, &ctx, hook),
-            Some(hook) => self.exit_span_slowly(key, clock::now(), &ctx, hook),
+        match self.hook_if_recorded(epoch, spans) {
+            Some(hook) if has_counters => self.exit_counted_span(key, hook),
+            Some(hook) => self.exit_span_slowly(key, clock::now(), hook),
             None => {}
         }
     }
 
     /// Records the enter of a span on the slow path; `stack` holds its return addresses if stacks are recorded.
-    fn enter_slowly<S>(&self, key: u64, stack: &[u64], ctx: &Context<'_, S>, hook: Hook<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        self.retry_hook(key, ctx, hook, |lane| lane.enter_slowly(key, stack, &self.recorder));
+    fn enter_slowly(&self, key: u64, stack: &[u64], hook: Hook<'_>) {
+        self.retry_hook(key, hook, |lane| lane.enter_slowly(key, stack, &self.recorder));
         hook.drop_handed_span();
     }
 
     /// Records the exit of a span on the slow path.
-    fn exit_span_slowly<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        let unsettled = self.retry_hook(key, ctx, hook, |lane| lane.exit_slowly(key, end, &self.recorder));
+    fn exit_span_slowly(&self, key: u64, end: Ticks, hook: Hook<'_>) {
+        let unsettled = self.retry_hook(key, hook, |lane| lane.exit_slowly(key, end, &self.recorder));
         hook.drop_handed_span();
         if let Some(Missing::ExitElsewhere) = unsettled {
-            self.exit_elsewhere(key, end, ctx, hook);
+            self.exit_elsewhere(key, end, hook);
         }
     }
 
@@ -455,27 +440,24 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         if epoch != 0 {
-            self.close_recorded(id.into_u64(), ctx, epoch);
+            self.close_recorded(id.into_u64(), &ctx, epoch);
         }
         self.recorder.span_table().forget_span(id.into_u64());
     }
 
-    fn close_recorded<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
+    fn close_recorded(&self, key: u64, spans: &dyn SpanLookup, epoch: u64) {
         if epoch == OBSERVERS_ONLY
             || thread_lanes::with_first_lane(epoch, |lane| lane.close_pending(key) || lane.close_unrecorded(key))
         {
             return;
         }
-        let Some(hook) = self.hook_if_recorded(epoch) else {
-            return thread_selection::close_excluded(&Hook { recorder: &self.recorder, epoch }, key);
+        let Some(hook) = self.hook_if_recorded(epoch, spans) else {
+            return thread_selection::close_excluded(&Hook { recorder: &self.recorder, epoch, spans }, key);
         };
         let own = if find::is_in_no_frame(&hook, key) {
             None
         } else {
-            match self.retry_hook(key, &ctx, hook, |lane| lane.close_slowly(key, &self.recorder)) {
+            match self.retry_hook(key, hook, |lane| lane.close_slowly(key, &self.recorder)) {
                 Some(Missing::CloseElsewhere) => hook.with_lane(|lane| Ok(lane.forget_span(key))).flatten(),
                 _ => return,
             }
@@ -491,16 +473,12 @@ impl KinetoLayer {
     }
 
     /// Tries a hook and supplies what it lacks, until it succeeds or returns what only its caller can supply.
-    fn retry_hook<S>(
+    fn retry_hook(
         &self,
         key: u64,
-        ctx: &Context<'_, S>,
         hook: Hook<'_>,
         mut attempt: impl FnMut(&Lane) -> Result<(), Missing>,
-    ) -> Option<Missing>
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
+    ) -> Option<Missing> {
         let Some(_busy) = Busy::begin() else {
             self.recorder.losses.add(Loss::Reentered, 1);
             return None;
@@ -509,11 +487,11 @@ impl KinetoLayer {
             match thread_lanes::with_lane(hook.epoch, &mut attempt) {
                 Ok(()) => return None,
                 Err(missing @ Missing::StoreNew(_)) => {
-                    find::supply_missing(missing, ctx, &hook, key);
+                    find::supply_missing(missing, &hook, key);
                     return None;
                 }
                 Err(missing @ (Missing::ExitElsewhere | Missing::CloseElsewhere)) => return Some(missing),
-                Err(missing) if find::supply_missing(missing, ctx, &hook, key) => {}
+                Err(missing) if find::supply_missing(missing, &hook, key) => {}
                 Err(_) => break,
             }
         }
@@ -523,10 +501,7 @@ impl KinetoLayer {
 
     /// Handles the exit of a span that this thread did not enter: another thread did, or the recording began later.
     #[cold]
-    fn exit_elsewhere<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
+    fn exit_elsewhere(&self, key: u64, end: Ticks, hook: Hook<'_>) {
         self.recorder.note_overlap();
         // Each thread that was inside a span before the recording began records a slice of its own.
         let exit_on_owner = || self.recorder.lanes().search_frames(|frames| frames.exit_from_other_thread(key));
@@ -543,7 +518,7 @@ impl KinetoLayer {
         if thread_selection::has_joined(&self.recorder, hook.epoch) {
             return;
         }
-        find::find_span(ctx, &hook, key);
+        find::find_span(&hook, key);
         let known = hook.with_lane(|lane| Ok(lane.known_state(key, &self.recorder))).flatten();
         hook.drop_handed_span();
         let Some(state) = known else { return };
@@ -554,30 +529,28 @@ impl KinetoLayer {
     }
 
     /// Records values that were set after the span was created.
-    fn record_values<S>(&self, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        let Some(span) = ctx.span(id) else { return };
-        let site = hook.site_for(span.metadata());
-        drop(span);
+    fn record_values(&self, id: &Id, values: &Record<'_>, hook: Hook<'_>) {
+        let Some(metadata) = hook.spans.metadata_of(id.into_u64()) else { return };
+        let site = hook.site_for(metadata);
         if !site.is_recorded() {
             return;
         }
-        let site = ValuesCallsite::metadata_of(values).map_or(site, |metadata| hook.site_for(metadata));
+        let site = callsite_of(values).map_or(site, |metadata| hook.site_for(metadata));
         if site.fields == 0 && site.kind_field.is_none() {
             return;
         }
-        self.put_values(id, site, ctx, hook, |encoder| values.record(encoder));
+        put_values(id, site, hook, |encoder| values.record(encoder));
     }
 
-    /// Returns the id by which the recording knows a span, if it records that.
-    pub(crate) fn recorded_span<S>(&self, span: &SpanRef<'_, S>, ctx: &Context<'_, S>) -> Option<u64>
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        let hook = self.hook_if_recorded(self.recorder.epoch())?;
-        hook.site_for(span.metadata()).is_recorded().then(|| find_span_id(&span.id(), ctx, hook)).flatten()
+    /// Returns the id by which the recording knows a span of that callsite, if it records that.
+    pub(crate) fn recorded_span(
+        &self,
+        id: &Id,
+        metadata: &'static Metadata<'static>,
+        spans: &dyn SpanLookup,
+    ) -> Option<u64> {
+        let hook = self.hook_if_recorded(self.recorder.epoch(), spans)?;
+        hook.site_for(metadata).is_recorded().then(|| find_span_id(id, hook)).flatten()
     }
 
     /// Keeps the fields of a new span until it closes, for a recording that begins meanwhile.
@@ -587,13 +560,9 @@ impl KinetoLayer {
     }
 
     /// Replaces kept fields of a span by values that are recorded later.
-    pub(crate) fn keep_values<S>(&self, span: &SpanRef<'_, S>, values: &Record<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
+    pub(crate) fn keep_values(&self, id: &Id, metadata: &'static Metadata<'static>, values: &Record<'_>) {
         let _busy = Busy::begin();
-        let site = self.recorder.sites.site_for(span.metadata());
-        find::keep_values(&self.recorder, site, values, span.id().into_u64());
+        find::keep_values(&self.recorder, self.recorder.sites.site_for(metadata), values, id.into_u64());
     }
 
     /// Drops the kept fields of a span that has closed.
@@ -602,51 +571,39 @@ impl KinetoLayer {
     }
 
     /// Records texts for the fields that the layer adds to every callsite; each replaces an earlier one of the span.
-    pub(crate) fn record_added<S>(&self, span: &SpanRef<'_, S>, added: &[String], ctx: &Context<'_, S>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        let Some(hook) = self.hook_if_recorded(self.recorder.epoch()) else { return };
-        let site = hook.site_for(span.metadata());
-        if site.is_recorded() {
-            self.put_values(&span.id(), site, ctx, hook, |encoder| encoder.put_added(added));
-        }
-    }
-
-    /// Writes values of a span, as `encode` gives them.
-    fn put_values<S>(
+    pub(crate) fn record_added(
         &self,
         id: &Id,
-        site: &'static Site,
-        ctx: &Context<'_, S>,
-        hook: Hook<'_>,
-        encode: impl FnOnce(&mut Encoder<'_>),
-    ) where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        let mut words = Words::new();
-        let mut encoder = Encoder::new(site, &mut words, self.recorder.settings.field_bytes_max);
-        encode(&mut encoder);
-        encoder.finish(&self.recorder);
-        let payload = words.as_slice();
-        if !payload.is_empty()
-            && let Some(span) = find_span_id(id, ctx, hook)
-        {
-            hook.put_fields(Head::new(Tag::Values, 0, site.index), [span, clock::now().0, 0], payload);
+        metadata: &'static Metadata<'static>,
+        added: &[String],
+        spans: &dyn SpanLookup,
+    ) {
+        let Some(hook) = self.hook_if_recorded(self.recorder.epoch(), spans) else { return };
+        let site = hook.site_for(metadata);
+        if site.is_recorded() {
+            put_values(id, site, hook, |encoder| encoder.put_added(added));
         }
     }
 }
 
+/// Writes values of a span, as `encode` gives them.
+fn put_values(id: &Id, site: &'static Site, hook: Hook<'_>, encode: impl FnOnce(&mut Encoder<'_>)) {
+    let words = encode_fields(hook.recorder, site, encode);
+    let payload = words.as_slice();
+    if !payload.is_empty()
+        && let Some(span) = find_span_id(id, hook)
+    {
+        hook.put_fields(Head::new(Tag::Values, 0, site.index), [span, clock::now().0, 0], payload);
+    }
+}
+
 /// Returns the id by which the recording knows a span.
-fn find_span_id<S>(id: &Id, ctx: &Context<'_, S>, hook: Hook<'_>) -> Option<u64>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+fn find_span_id(id: &Id, hook: Hook<'_>) -> Option<u64> {
     let key = id.into_u64();
-    let known = find::lookup_span_id(ctx, &hook, key).or_else(|| {
+    let known = find::lookup_span_id(&hook, key).or_else(|| {
         // Created while nothing was recorded, and not entered since.
-        find::find_span(ctx, &hook, key);
-        find::lookup_span_id(ctx, &hook, key)
+        find::find_span(&hook, key);
+        find::lookup_span_id(&hook, key)
     });
     hook.drop_handed_span();
     known.filter(|span| *span != 0)

@@ -3,14 +3,13 @@
 //! Observers receive spans with their fields, also in recordings that write no records and so have no lanes. Collectors receive
 //! the ids of slices, which only a lane has. So `observer::stack` and `pushed_slices` each keep what a thread has entered.
 
-use super::ValuesCallsite;
+use super::callsite_of;
+use super::span_lookup::SpanLookup;
 use crate::observer::ObservedSpan;
 use crate::recorder::{Busy, Recorder};
 use std::sync::Arc;
-use tracing_core::span::{Attributes, Id, Record};
-use tracing_core::{Event, Subscriber};
-use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_core::Event;
+use tracing_core::span::{Attributes, Record};
 
 /// Keeps the observers' view of a span; `None` if its scope is not recorded.
 fn keep_observed(recorder: &Arc<Recorder>, key: u64, observed: Option<Arc<ObservedSpan>>) {
@@ -19,15 +18,11 @@ fn keep_observed(recorder: &Arc<Recorder>, key: u64, observed: Option<Arc<Observ
 }
 
 /// Returns the observers' view of a span; a span older than the recording has no fields in it.
-fn observed_span<S>(id: &Id, recorder: &Arc<Recorder>, ctx: &Context<'_, S>) -> Option<Arc<ObservedSpan>>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let key = id.into_u64();
+fn observed_span(key: u64, recorder: &Arc<Recorder>, spans: &dyn SpanLookup) -> Option<Arc<ObservedSpan>> {
     if let Some(known) = recorder.span_table().with_entry(key, |entry| entry.observed.clone()).flatten() {
         return known;
     }
-    let site = recorder.sites.site_for(ctx.metadata(id)?).of_scope(None);
+    let site = recorder.sites.site_for(spans.metadata_of(key)?).of_scope(None, None);
     let observed = site.is_recorded().then(|| Arc::new(ObservedSpan::new(site)))?;
     keep_observed(recorder, key, Some(observed.clone()));
     Some(observed)
@@ -52,29 +47,23 @@ pub(super) fn new_span(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u6
 
 /// Adds values to a span; its next enters show them.
 #[cold]
-pub(super) fn record_values<S>(recorder: &Arc<Recorder>, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let Some(metadata) = ctx.metadata(id) else { return };
-    let site = recorder.sites.site_for(ValuesCallsite::metadata_of(values).unwrap_or(metadata));
-    let Some(observed) = observed_span(id, recorder, ctx) else { return };
+pub(super) fn record_values(recorder: &Arc<Recorder>, key: u64, values: &Record<'_>, spans: &dyn SpanLookup) {
+    let Some(metadata) = spans.metadata_of(key) else { return };
+    let site = recorder.sites.site_for(callsite_of(values).unwrap_or(metadata));
+    let Some(observed) = observed_span(key, recorder, spans) else { return };
     let mut observed = ObservedSpan::clone(&observed);
     values.record(&mut observed.capture_fields(site, recorder.settings.field_bytes_max));
     if let Some(_busy) = Busy::begin() {
-        keep_observed(recorder, id.into_u64(), Some(Arc::new(observed)));
+        keep_observed(recorder, key, Some(Arc::new(observed)));
     }
 }
 
 /// Reports that the thread enters a span.
 #[cold]
-pub(super) fn report_enter<S>(recorder: &Arc<Recorder>, key: u64, ctx: &Context<'_, S>)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+pub(super) fn report_enter(recorder: &Arc<Recorder>, key: u64, spans: &dyn SpanLookup) {
     // Spans that observers open themselves are not reported.
     let Some(_busy) = Busy::begin() else { return };
-    if let Some(observed) = observed_span(&Id::from_u64(key), recorder, ctx) {
+    if let Some(observed) = observed_span(key, recorder, spans) {
         recorder.observers.report_enter(key, &observed);
     }
 }

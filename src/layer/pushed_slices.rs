@@ -80,21 +80,11 @@ impl PushedSlices {
         self.is_open.get()
     }
 
-    /// Pushes a slice that the thread enters.
-    #[inline]
-    pub(crate) fn push(&self, slice: u64, annotates: bool) {
-        if self.is_open() {
-            self.push_to_sink(slice, annotates);
-        }
-    }
-
     /// Pops the slice that the thread entered last.
     #[inline]
     pub(crate) fn pop(&self, slice: u64) {
         // A slice that no collector took was not kept.
-        if self.is_open.get()
-            && let Some(pushed) = self.last_pushed().filter(|pushed| pushed.slice == slice)
-        {
+        if let Some(pushed) = self.last_pushed().filter(|pushed| pushed.slice == slice) {
             self.pop_last(pushed);
         }
     }
@@ -103,9 +93,6 @@ impl PushedSlices {
     ///
     /// Slice 0 is skipped.
     pub(crate) fn sync_with(&self, visit: &SliceVisit<'_>) {
-        if !self.is_open.get() {
-            return;
-        }
         let (mut same, mut differs) = (0, false);
         visit(&mut |slice, annotates| {
             if slice == 0 {
@@ -120,7 +107,7 @@ impl PushedSlices {
                 self.pop_above(same);
             }
             differs = true;
-            self.push_to_sink(slice, annotates);
+            self.push(slice, annotates);
         });
         if !differs {
             self.pop_above(same);
@@ -146,7 +133,8 @@ impl PushedSlices {
         }
     }
 
-    fn push_to_sink(&self, slice: u64, annotates: bool) {
+    /// Pushes a slice that the thread enters.
+    pub(crate) fn push(&self, slice: u64, annotates: bool) {
         let length = self.length.get();
         let Some(place) = self.slices.get(length).filter(|_| slice != 0) else { return };
         let takers = self.sink.borrow().as_ref().map_or(0, |sink| sink.push_slice(slice, annotates));

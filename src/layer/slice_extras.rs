@@ -6,10 +6,6 @@ use crate::clock;
 use crate::os::backtrace;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{Busy, SliceExtras};
-use tracing_core::Subscriber;
-use tracing_core::span::Id;
-use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
 
 /// The innermost frames reserved for this crate and tracing, which are not shown. An optimized program needs three, and one
 /// for some layers. With more, a truncated stack is shorter.
@@ -20,27 +16,21 @@ const FRAMES: usize = SliceExtras::FRAMES_MAX + OWN_FRAMES;
 impl KinetoLayer {
     /// Enters a span: captures the stack, then the counters, then the clock.
     #[inline(never)]
-    pub(super) fn enter_with_extras<S>(&self, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        if has_stacks(key, ctx, &hook) {
+    pub(super) fn enter_with_extras(&self, key: u64, hook: Hook<'_>) {
+        if has_stacks(key, &hook) {
             let mut addresses = [0; FRAMES];
-            self.enter_slowly(key, capture_stack(&hook, &mut addresses), ctx, hook);
+            self.enter_slowly(key, capture_stack(&hook, &mut addresses), hook);
         } else {
-            self.enter_slowly(key, &[], ctx, hook);
+            self.enter_slowly(key, &[], hook);
         }
     }
 
     /// Exits a span: reads the clock, then the counters.
     #[inline(never)]
-    pub(super) fn exit_counted_span<S>(&self, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
+    pub(super) fn exit_counted_span(&self, key: u64, hook: Hook<'_>) {
         let end = clock::now();
         let counted = hook.with_lane(|lane| Ok(lane.read_counters(key))).flatten();
-        self.exit_span_slowly(key, end, ctx, hook);
+        self.exit_span_slowly(key, end, hook);
         if let Some((slice, reading)) = counted {
             hook.put_record(Head::new(Tag::Counts, 0, 0), [slice, 0, 0], reading.counter_words());
         }
@@ -48,11 +38,8 @@ impl KinetoLayer {
 }
 
 /// Returns whether slices of that span get a stack.
-fn has_stacks<S>(key: u64, ctx: &Context<'_, S>, hook: &Hook<'_>) -> bool
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let site = || ctx.metadata(&Id::from_u64(key)).map(|metadata| hook.site_for(metadata));
+fn has_stacks(key: u64, hook: &Hook<'_>) -> bool {
+    let site = || hook.spans.metadata_of(key).map(|metadata| hook.site_for(metadata));
     hook.recorder.slice_extras.frames > 0 && site().is_some_and(|site| site.has_stacks && site.is_recorded())
 }
 

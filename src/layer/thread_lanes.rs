@@ -6,7 +6,7 @@
 use super::lane::{Lane, LanePosition, NO_EPOCH};
 use super::missing::Missing;
 use super::thread_selection;
-use crate::buffer::{Chunk, Head, Tag, Writer};
+use crate::buffer::{Chunk, Head, Slots, Tag};
 use crate::clock;
 use crate::os::counters::{self, Group};
 use crate::os::thread;
@@ -28,22 +28,15 @@ const _: () = assert!(!std::mem::needs_drop::<Lane>());
 
 /// Owns the resources of the lanes.
 struct ThreadStore {
+    /// Not in the list, so that most threads allocate nothing here.
     first: Option<LaneResources>,
-    /// Lanes of further layers, with their resources.
-    others: Vec<(OtherLane, LaneResources)>,
+    others: Vec<LaneResources>,
 }
 
-/// The lane of a further layer, which is closed when its owner drops it.
-struct OtherLane(Rc<Lane>);
-
-impl Drop for OtherLane {
-    fn drop(&mut self) {
-        self.0.close_down();
-    }
-}
-
-/// The resources of one lane.
+/// The resources of one lane. The lane is closed when they are dropped.
 struct LaneResources {
+    /// The lane of a further layer; `None` for the first layer's, which is the thread's own.
+    other: Option<Rc<Lane>>,
     epoch: u64,
     recorder: Arc<Recorder>,
     frames: &'static Frames,
@@ -52,7 +45,6 @@ struct LaneResources {
     counters: Option<Group>,
     /// The number of its row.
     row: u64,
-    is_first: bool,
 }
 
 /// Calls `hook` with the thread's lane if it is the first layer's and its fast path is enabled. Otherwise, or if `hook` does,
@@ -102,7 +94,7 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> 
 fn find_other(epoch: u64) -> Option<Rc<Lane>> {
     let find = |store: &RefCell<ThreadStore>| {
         let store = store.try_borrow().ok()?;
-        store.others.iter().find(|(lane, _)| lane.0.epoch() == epoch).map(|(lane, _)| lane.0.clone())
+        store.others.iter().filter_map(|owned| owned.other.as_ref()).find(|lane| lane.epoch() == epoch).cloned()
     };
     STORE.try_with(find).ok().flatten()
 }
@@ -113,8 +105,11 @@ fn find_other(epoch: u64) -> Option<Rc<Lane>> {
 /// handle.
 pub(crate) fn enroll_thread(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> bool {
     HAS_STORE.set(true);
-    let is_free = LANE.with(|lane| !lane.is_open()) || STORE.try_with(ThreadStore::has_first_ended).unwrap_or(false);
-    let is_first = is_free && clock::is_counter();
+    let has_ended = |store: &RefCell<ThreadStore>| {
+        store.try_borrow().is_ok_and(|store| store.first.as_ref().is_none_or(LaneResources::has_ended))
+    };
+    let is_first =
+        clock::is_counter() && (LANE.with(|lane| !lane.is_open()) || STORE.try_with(has_ended).unwrap_or(false));
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
     }
@@ -122,36 +117,28 @@ pub(crate) fn enroll_thread(recorder: &Arc<Recorder>, epoch: u64, allocator: boo
     let name = if allocator { String::new() } else { thread::rust_name() };
     let row = recorder.lanes().add_lane(frames, name, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
-    let other = (!is_first).then(|| OtherLane(Rc::new(Lane::new())));
+    let other = (!is_first).then(|| Rc::new(Lane::new()));
     let counters =
         recorder.slice_extras.has_counters().then(|| recorder.slice_extras.open_counters(&recorder.losses)).flatten();
-    let owned = LaneResources { epoch, recorder: recorder.clone(), frames, chunk, counters, row, is_first };
-    match &other {
-        Some(lane) => owned.open_lane(&lane.0),
-        None => LANE.with(|lane| {
-            owned.open_lane(lane);
-            if allocator {
-                // The next span takes the slow path, which names the lane.
-                lane.fast_epoch.set(NO_EPOCH);
-                UNNAMED.with(|unnamed| unnamed.set(epoch));
-            }
-        }),
-    }
+    let owned = LaneResources { other, epoch, recorder: recorder.clone(), frames, chunk, counters, row };
+    owned.with_lane(|lane| {
+        owned.open_lane(lane);
+        if allocator && is_first {
+            // The next span takes the slow path, which names the lane.
+            lane.fast_epoch.set(NO_EPOCH);
+            UNNAMED.with(|unnamed| unnamed.set(epoch));
+        }
+    });
     let over = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        Some(match other {
-            Some(lane) => {
-                let mut over = Vec::new();
-                while let Some(at) = store.others.iter().position(|(_, owned)| owned.has_ended()) {
-                    over.push(store.others.swap_remove(at));
-                }
-                store.others.push((lane, owned));
-                (None, over)
-            }
-            None => (store.first.replace(owned), Vec::new()),
-        })
+        if is_first {
+            return Some((store.first.replace(owned), Vec::new()));
+        }
+        let over = store.others.extract_if(.., |owned| owned.has_ended()).collect();
+        store.others.push(owned);
+        Some((None, over))
     });
-    // Resources of ended epochs are dropped here, outside the borrow; dropping a lane that could not be kept closes it.
+    // Resources of ended epochs are dropped here, outside the borrow; dropping those that could not be kept closes their lane.
     matches!(over, Ok(Some(_)))
 }
 
@@ -185,14 +172,10 @@ pub(crate) fn install_chunk(recorder: &Recorder, epoch: u64) {
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
         let ThreadStore { first, others } = &mut *store;
-        if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
-            return Some(LANE.with(|lane| owned.install_chunk(lane, chunk)));
-        }
-        let (lane, owned) = others.iter_mut().find(|(_, owned)| owned.epoch == epoch)?;
-        Some(owned.install_chunk(&lane.0, chunk))
+        first.iter_mut().chain(others).find(|owned| owned.epoch == epoch)?.install_chunk(chunk)
     });
     // The previous chunk, outside of the borrow.
-    if let Some(chunk) = before.ok().flatten().flatten() {
+    if let Some(chunk) = before.ok().flatten() {
         recorder.retire_chunk(chunk);
     }
 }
@@ -201,12 +184,10 @@ pub(crate) fn install_chunk(recorder: &Recorder, epoch: u64) {
 pub(crate) fn remove_lane(epoch: u64) {
     let left = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let is_its = |owned: &LaneResources| owned.epoch == epoch;
-        let first = store.first.take_if(|owned| is_its(owned));
-        first.map(|owned| (None, owned)).or_else(|| {
-            let at = store.others.iter().position(|(_, owned)| is_its(owned))?;
-            let (lane, owned) = store.others.swap_remove(at);
-            Some((Some(lane), owned))
+        let ThreadStore { first, others } = &mut *store;
+        first.take_if(|owned| owned.epoch == epoch).or_else(|| {
+            let at = others.iter().position(|owned| owned.epoch == epoch)?;
+            Some(others.swap_remove(at))
         })
     });
     // Outside the borrow.
@@ -223,15 +204,9 @@ pub(crate) fn forget_lane() {
     }
     let _ = STORE.try_with(|store| {
         if let Ok(store) = store.try_borrow() {
-            store.others.iter().for_each(|(lane, _)| lane.0.abandon());
+            store.others.iter().filter_map(|owned| owned.other.as_ref()).for_each(|lane| lane.abandon());
         }
     });
-}
-
-impl ThreadStore {
-    fn has_first_ended(store: &RefCell<ThreadStore>) -> bool {
-        store.try_borrow().is_ok_and(|store| store.first.as_ref().is_none_or(LaneResources::has_ended))
-    }
 }
 
 impl LaneResources {
@@ -240,11 +215,19 @@ impl LaneResources {
         self.recorder.epoch() != self.epoch
     }
 
+    /// Calls `action` with the lane.
+    fn with_lane<R>(&self, action: impl FnOnce(&Lane) -> R) -> R {
+        match &self.other {
+            Some(lane) => action(lane),
+            None => LANE.with(action),
+        }
+    }
+
     /// Makes `lane` the thread's lane for this epoch.
     fn open_lane(&self, lane: &Lane) {
         let (correlation_sink, observed) = (self.recorder.correlation_sink(), self.recorder.observers.are_active());
         lane.open_epoch(self.epoch, self.begin_in_chunk(self.chunk.as_ref()), correlation_sink, observed);
-        lane.set_limited(if self.chunk.is_none() { self.recorder.lost_until_retry() } else { 0 });
+        lane.limited.set(if self.chunk.is_none() { self.recorder.lost_until_retry() } else { 0 });
         if self.recorder.slice_extras.are_enabled() {
             lane.set_counters(self.counters.as_ref().and_then(Group::reader));
         }
@@ -253,28 +236,33 @@ impl LaneResources {
     /// Writes a [`Tag::Lane`] record, so that later records in the chunk belong to this lane;
     /// returns the lane's position.
     fn begin_in_chunk(&self, chunk: Option<&Chunk>) -> LanePosition {
-        let writer = chunk.map_or(Writer::without_chunk(), Writer::for_chunk);
-        if let Some(id) = writer.next_id(1) {
-            writer.put_record(id, Head::new(Tag::Lane, 0, 0), [self.row, 0, 0], &[]);
+        let slots = chunk.map_or(Slots::full_placeholder(), Chunk::slots);
+        if let Some(id) = slots.id_for(1) {
+            slots.put_record(id, Head::new(Tag::Lane, 0, 0), [self.row, 0, 0], &[]);
         }
-        LanePosition { frames: self.frames, writer }
+        LanePosition { frames: self.frames, slots }
     }
 
     /// Continues in another chunk. Without one, new records are lost, but slices still end in the previous chunk.
-    fn install_chunk(&mut self, lane: &Lane, chunk: Option<Chunk>) -> Option<Chunk> {
-        lane.set_limited(if chunk.is_none() { self.recorder.lost_until_retry() } else { 0 });
-        let chunk = chunk?;
-        lane.set_position(self.begin_in_chunk(Some(&chunk)));
-        self.chunk.replace(chunk)
+    fn install_chunk(&mut self, chunk: Option<Chunk>) -> Option<Chunk> {
+        self.with_lane(|lane| {
+            lane.limited.set(if chunk.is_none() { self.recorder.lost_until_retry() } else { 0 });
+            if chunk.is_some() {
+                lane.place.set(Some(self.begin_in_chunk(chunk.as_ref())));
+            }
+        });
+        self.chunk.replace(chunk?)
     }
 }
 
 impl Drop for LaneResources {
     fn drop(&mut self) {
-        let ours = |lane: &Lane| lane.epoch() == self.epoch;
-        if self.is_first && LANE.with(ours) {
-            LANE.with(Lane::close_down);
-        }
+        self.with_lane(|lane| {
+            // The thread's own lane may serve another epoch.
+            if self.other.is_some() || lane.epoch() == self.epoch {
+                lane.close_down();
+            }
+        });
         if self.recorder.is_forked() {
             // The locks needed below may have been held by a thread that does not exist in this process.
             let _kept = ManuallyDrop::new(self.chunk.take());

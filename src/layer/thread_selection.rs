@@ -2,10 +2,10 @@
 //!
 //! Other threads treat a span that an excluded thread created like one that was created while nothing was recorded.
 
-use super::Hook;
 use super::lane::Lane;
 use super::missing::Missing;
 use super::thread_lanes;
+use super::{Hook, TRIES};
 use crate::clock;
 use crate::os::thread;
 use crate::recorder::memory_listeners::{InternalAllocGuard, Listener};
@@ -105,16 +105,10 @@ fn keep_decision(decision: Decision) {
     });
 }
 
-/// Includes the calling thread in the recording that begins, regardless of the filter.
-pub(crate) fn include_from_start(recorder: &Recorder) {
+/// Includes the calling thread in the recording from an epoch on, 0 for its start, regardless of the filter.
+pub(crate) fn include_thread(recorder: &Recorder, joined: u64) {
     let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
-    keep_decision(Decision { layer, recording, is_included: true, ..NONE });
-}
-
-/// Includes the calling thread in the running recording.
-pub(crate) fn join_recording(recorder: &Recorder) {
-    let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
-    keep_decision(Decision { layer, recording, is_included: true, is_provisional: false, joined: recorder.epoch() });
+    keep_decision(Decision { layer, recording, is_included: true, joined, ..NONE });
 }
 
 /// Excludes the calling thread from the recording, and ends its open slices, for observers too.
@@ -123,8 +117,10 @@ pub(crate) fn leave_recording(recorder: &Arc<Recorder>) {
     let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
     recorder.restrict_threads();
     let (epoch, now) = (recorder.epoch(), clock::now());
-    if thread_lanes::with_lane(epoch, |_| Ok(())).is_ok() {
-        Hook { recorder, epoch }.with_lane(|lane| lane.end_all(now, recorder));
+    // The ends may fill the chunk.
+    for _ in 0..TRIES {
+        let Err(Missing::Chunk) = thread_lanes::with_lane(epoch, |lane| lane.end_all(now, recorder)) else { break };
+        thread_lanes::install_chunk(recorder, epoch);
     }
     keep_decision(Decision { layer, recording, ..NONE });
     thread_lanes::remove_lane(epoch);

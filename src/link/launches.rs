@@ -28,8 +28,6 @@ const PAGES: u64 = 2;
 pub(super) struct Launches {
     /// The first slot of each page.
     pages: Map<u64, usize>,
-    /// The last page used, which is usually the next too, and its first slot.
-    last: (u64, usize),
     /// The handle of the launch of each id of a page.
     slots: List<u32>,
     /// All other launches.
@@ -82,30 +80,20 @@ impl Launches {
         if pages >= PAGES && pages * PAGE > self.calls.saturating_mul(SPREAD) {
             return None;
         }
-        self.last = (correlation / PAGE, self.slots.len());
-        self.pages.insert(self.last.0, self.last.1);
+        self.pages.insert(correlation / PAGE, self.slots.len());
         self.slots.extend((0..PAGE).map(|_| EMPTY));
         self.find_slot(correlation)
     }
 
     /// Returns the slot of an id.
     #[inline]
-    fn find_slot(&mut self, correlation: u64) -> Option<usize> {
-        let page = correlation / PAGE;
-        if self.slots.is_empty() || self.last.0 != page {
-            self.last = (page, *self.pages.get(&page)?);
-        }
-        Some(self.last.1 + (correlation % PAGE) as usize)
-    }
-
-    /// Does the same without using `last`.
-    fn any_slot(&self, correlation: u64) -> Option<usize> {
+    fn find_slot(&self, correlation: u64) -> Option<usize> {
         Some(self.pages.get(&(correlation / PAGE))? + (correlation % PAGE) as usize)
     }
 
     /// Returns whether a call must be compared with others; valid after the last call.
     pub(super) fn is_shared(&self, correlation: u64) -> bool {
-        let slot = self.any_slot(correlation).and_then(|place| self.slots.get(place));
+        let slot = self.find_slot(correlation).and_then(|place| self.slots.get(place));
         correlation != 0 && slot.is_none_or(|slot| *slot == SHARED)
     }
 
@@ -113,7 +101,7 @@ impl Launches {
     pub(super) fn move_sparse_calls(&mut self) {
         for nth in 0..self.shared.len() {
             if let Some((correlation, _)) = self.shared.get(nth).copied()
-                && let Some(place) = self.any_slot(correlation)
+                && let Some(place) = self.find_slot(correlation)
             {
                 // It had no page at first.
                 self.move_to_shared(place, correlation, None);
@@ -144,7 +132,7 @@ impl Launches {
                 take(self, nest);
             }
         }
-        self.rest.build_index();
+        self.rest.shrink_to_fit();
         self.slots.shrink_to_fit();
         reused
     }
@@ -154,7 +142,7 @@ impl Launches {
         let launch = |call: &Call| SparseLaunch { correlation: call.correlation, start: call.start, at: call.at };
         let mut launches = split_nests(calls).filter_map(|nest| nest.first().map(launch));
         let (Some(launch), second) = (launches.next(), launches.next()) else { return 0 };
-        let place = self.any_slot(launch.correlation);
+        let place = self.find_slot(launch.correlation);
         if let Some(slot) = place.and_then(|place| self.slots.get_mut(place))
             && second.is_none()
             && launch.at.0 < SHARED
@@ -166,22 +154,9 @@ impl Launches {
     }
 
     /// Finds the launch of device work: the last launch that starts no later than the work, otherwise the first.
+    #[inline]
     pub(super) fn find_launch(&self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
-        self.find_in(self.any_slot(correlation), correlation, start)
-    }
-
-    /// Does the same, and marks the launch as having work.
-    #[inline]
-    pub(super) fn mark_worked(&mut self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
-        let slot = self.find_slot(correlation);
-        let found = self.find_in(slot, correlation, start)?;
-        self.has_work.set_bit(found.place);
-        Some(found)
-    }
-
-    #[inline]
-    fn find_in(&self, slot: Option<usize>, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
-        match slot.and_then(|place| Some((place, *self.slots.get(place)?))) {
+        match self.find_slot(correlation).and_then(|place| Some((place, *self.slots.get(place)?))) {
             Some((place, launch)) if launch < SHARED => Some(FoundLaunch { at: RecordHandle(launch), place }),
             Some((_, EMPTY)) => None,
             _ => {
@@ -191,9 +166,17 @@ impl Launches {
         }
     }
 
+    /// Does the same, and marks the launch as having work.
+    #[inline]
+    pub(super) fn mark_worked(&mut self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
+        let found = self.find_launch(correlation, start)?;
+        self.has_work.set_bit(found.place);
+        Some(found)
+    }
+
     /// Returns the index of this call in the table, if it is a launch.
     pub(super) fn launch_index(&self, call: &Call) -> Option<usize> {
-        match self.any_slot(call.correlation).and_then(|place| Some((place, *self.slots.get(place)?))) {
+        match self.find_slot(call.correlation).and_then(|place| Some((place, *self.slots.get(place)?))) {
             Some((place, launch)) if launch < SHARED => Some(place).filter(|_| launch == call.at.0),
             _ => {
                 let launch = SparseLaunch { correlation: call.correlation, start: call.start, at: call.at };

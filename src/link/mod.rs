@@ -16,7 +16,6 @@ mod waits;
 
 pub(crate) use annotations::DeviceAnnotation;
 pub(crate) use counts::LinkCounts;
-pub(crate) use waits::LinkedWait;
 
 use annotations::AnnotationProjector;
 use bits::Bits;
@@ -29,11 +28,11 @@ use crate::time::Timestamp;
 use kineto_base::fallible::List;
 
 /// Identifies a record of the source.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct RecordHandle(pub(crate) u32);
 
 /// A call of a runtime or a driver on the host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Call {
     pub(crate) at: RecordHandle,
     /// Shared with its device work; 0 for none.
@@ -49,7 +48,7 @@ pub(crate) struct Call {
 }
 
 /// Device work: a kernel, a copy, a fill, a graph.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Work {
     pub(crate) at: RecordHandle,
     /// Shared with the call that launched it; 0 for none.
@@ -116,121 +115,109 @@ pub(crate) trait Spans {
 /// A launch is any call that shares the correlation id of device work, whatever the function. An arrow leads from it
 /// to each device record. So there is an arrow end for each [work with a launch](Self::launch_of), and a start for each
 /// [call that has work](Self::has_work).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Links {
     launches: Launches,
     origins: Origins,
-    streams: RecordOrder<(i32, u32)>,
-    threads: RecordOrder<u32>,
-    annotations: List<DeviceAnnotation>,
-    waits: Waits,
-    counts: LinkCounts,
+    /// The device work of each stream; streams are ordered by device and number.
+    pub(crate) streams: RecordOrder<(i32, u32)>,
+    /// The calls of each thread.
+    pub(crate) threads: RecordOrder<u32>,
+    /// The extent of annotations on each stream, in order of device, stream and start, the longest first.
+    pub(crate) annotations: List<DeviceAnnotation>,
+    pub(crate) waits: Waits,
+    /// The counts of irregularities.
+    pub(crate) counts: LinkCounts,
 }
 
-/// Collects the calls of a source.
-pub(crate) struct CallJoin<'a, R, S> {
+/// Collects the calls of a source, and then its device work.
+pub(crate) struct Linker<'a, R, S> {
     records: &'a R,
-    spans: &'a S,
-    launches: Launches,
-    threads: RecordOrder<u32>,
     search: SliceSearch<'a, S>,
-    counts: LinkCounts,
-}
-
-/// Collects the device work of a source, after all calls.
-pub(crate) struct WorkJoin<'a, R, S> {
-    records: &'a R,
-    launches: Launches,
-    threads: RecordOrder<u32>,
-    streams: RecordOrder<(i32, u32)>,
     annotating: AnnotationProjector<'a, S>,
-    search: SliceSearch<'a, S>,
-    origins: Origins,
     /// The indices of launches whose slices are known only after all work.
     undecided: Bits,
-    /// Their work, with the numbers of the streams.
-    unlinked: List<(usize, RecordHandle)>,
-    counts: LinkCounts,
+    /// Their work.
+    unlinked: List<RecordHandle>,
+    links: Links,
 }
 
-impl<'a, R: RecordSource, S: Spans> CallJoin<'a, R, S> {
-    pub(crate) fn new(records: &'a R, spans: &'a S) -> CallJoin<'a, R, S> {
-        let (launches, threads, search) = (Launches::default(), RecordOrder::new(), SliceSearch::new(spans));
-        CallJoin { records, spans, launches, threads, search, counts: LinkCounts::default() }
+impl<'a, R: RecordSource, S: Spans> Linker<'a, R, S> {
+    pub(crate) fn new(records: &'a R, spans: &'a S) -> Linker<'a, R, S> {
+        let (search, annotating) = (SliceSearch::new(spans), AnnotationProjector::new(spans));
+        let (undecided, unlinked, links) = Default::default();
+        Linker { records, search, annotating, undecided, unlinked, links }
     }
 
     /// Adds a call. Calls arrive almost in order of time and correlation.
     #[inline]
     pub(crate) fn add_call(&mut self, call: &Call) {
-        self.threads.push_record(call.thread, call.sort_key(), |at| self.records.call_at(at).sort_key());
+        let Links { threads, launches, counts, .. } = &mut self.links;
+        threads.push_record(call.thread, call.sort_key(), |at| self.records.call_at(at).sort_key());
         if call.correlation != 0 {
-            self.launches.add_call(call);
+            launches.add_call(call);
         } else {
-            self.counts.launches_without_work += u64::from(call.launches);
+            counts.launches_without_work += u64::from(call.launches);
         }
-        self.search.add_call(call, &mut self.counts);
+        self.search.add_call(call, counts);
     }
 
-    /// Adds the external ids that were recorded apart from calls, after the last call.
-    pub(crate) fn finish_calls(self, externals: impl Iterator<Item = LinkedExternal>) -> WorkJoin<'a, R, S> {
-        let CallJoin { records, spans, mut launches, mut threads, mut search, mut counts } = self;
-        threads.sort_lanes(|at| records.call_at(at).sort_key());
-        search.add_separate_ids(externals, &mut counts);
-        launches.move_sparse_calls();
-        search.resolve_single(records, &launches);
-        counts.correlations_reused =
-            launches.group_shared(records, |launches, nest| search.resolve_nest(nest, launches));
-        let (origins, undecided) = search.link_certain(&mut counts);
-        let (streams, annotating, unlinked) = (RecordOrder::new(), AnnotationProjector::new(spans), List::new());
-        WorkJoin { records, launches, threads, streams, annotating, search, origins, undecided, unlinked, counts }
+    /// Adds the external ids that were recorded apart from calls, after the last call and before the first work.
+    pub(crate) fn finish_calls(&mut self, externals: impl Iterator<Item = LinkedExternal>) {
+        let Linker { records, search, links, .. } = self;
+        links.threads.sort_lanes(|at| records.call_at(at).sort_key());
+        search.add_separate_ids(externals, &mut links.counts);
+        links.launches.move_sparse_calls();
+        search.resolve_single(*records, &links.launches);
+        links.counts.correlations_reused =
+            links.launches.group_shared(*records, |launches, nest| search.resolve_nest(nest, launches));
+        (links.origins, self.undecided) = search.link_certain(&mut links.counts);
     }
-}
 
-impl<R: RecordSource, S: Spans> WorkJoin<'_, R, S> {
     /// Returns whether a recorded call launched this work.
     pub(crate) fn is_launched(&self, work: &Work) -> bool {
-        self.launches.find_launch(work.correlation, work.start).is_some()
+        self.links.launch_of(work).is_some()
     }
 
     /// Adds device work that no recorded call launched, in any order.
     #[inline]
-    pub(crate) fn add_unlaunched(&mut self, work: &Work) -> usize {
+    pub(crate) fn add_unlaunched(&mut self, work: &Work) {
         let place_of = |at| self.records.work_at(at).sort_key();
-        self.streams.push_record((work.device, work.stream), work.sort_key(), place_of)
+        self.links.streams.push_record((work.device, work.stream), work.sort_key(), place_of);
     }
 
     /// Adds device work, in any order.
     #[inline]
     pub(crate) fn add_work(&mut self, work: &Work) {
-        let stream = self.add_unlaunched(work);
-        let Some(launch) = self.launches.mark_worked(work.correlation, work.start) else {
-            self.counts.work_without_launch += 1;
+        self.add_unlaunched(work);
+        let Links { launches, origins, counts, .. } = &mut self.links;
+        let Some(launch) = launches.mark_worked(work.correlation, work.start) else {
+            counts.work_without_launch += 1;
             return;
         };
         let (start, named) = self.records.launch_at(launch.at);
-        self.counts.work_before_launch += u64::from(start > work.start && !work.includes_launch);
+        counts.work_before_launch += u64::from(start > work.start && !work.includes_launch);
         if self.undecided.is_set(launch.place) {
-            self.unlinked.push((stream, work.at));
+            self.unlinked.push(work.at);
         } else {
-            self.annotating.add_work(stream, work, self.origins.slice_of(launch.at, named));
+            self.annotating.add_work(work, origins.slice_of(launch.at, named));
         }
     }
 
     /// Adds the events, after the last work. Never fails, whatever the records hold.
     pub(crate) fn finish_work(self, events: impl Iterator<Item = LinkedEventRecord>) -> Links {
-        let WorkJoin { records, mut launches, threads, mut streams, mut annotating, search, .. } = self;
-        let (mut origins, mut counts) = (self.origins, self.counts);
-        counts.launches_without_work += launches.without_work();
-        search.link_undecided(&launches, &mut origins, &mut counts);
-        for (stream, at) in self.unlinked {
+        let Linker { records, search, mut annotating, unlinked, mut links, .. } = self;
+        links.counts.launches_without_work += links.launches.without_work();
+        search.link_undecided(&links.launches, &mut links.origins, &mut links.counts);
+        for at in unlinked {
             let work = records.work_at(at);
-            if let Some(launch) = launches.find_launch(work.correlation, work.start) {
-                annotating.add_work(stream, &work, origins.slice_of(launch.at, records.launch_at(launch.at).1));
+            if let Some(launch) = links.launch_of(&work) {
+                annotating.add_work(&work, links.origins.slice_of(launch, records.launch_at(launch).1));
             }
         }
-        streams.sort_lanes(|at| records.work_at(at).sort_key());
-        let (annotations, waits) = (annotating.finish(), Waits::new(events));
-        Links { launches, origins, streams, threads, annotations, waits, counts }
+        links.streams.sort_lanes(|at| records.work_at(at).sort_key());
+        (links.annotations, links.waits) = (annotating.finish(), Waits::new(events));
+        links
     }
 }
 
@@ -256,42 +243,6 @@ impl Links {
     /// launches only, it is the innermost slice that was open on the thread when the call began.
     pub(crate) fn slice_of(&self, call: &Call) -> u64 {
         self.origins.slice_of(call.at, call.external)
-    }
-
-    /// Returns the device work of each stream, in order of start, the longest first; streams are ordered by device
-    /// and stream.
-    pub(crate) fn work_by_stream(&self) -> impl Iterator<Item = (i32, u32, &[RecordHandle])> {
-        self.streams.lanes().map(|((device, stream), work)| (device, stream, work))
-    }
-
-    /// Returns whether work of a stream may overlap.
-    pub(crate) fn may_overlap(&self) -> bool {
-        self.streams.may_overlap()
-    }
-
-    /// Returns the calls of each thread, in order of start, the longest first.
-    pub(crate) fn calls_by_thread(&self) -> impl Iterator<Item = (u32, &[RecordHandle])> {
-        self.threads.lanes()
-    }
-
-    /// Returns the calls of a thread, in the same order.
-    pub(crate) fn calls_of(&self, thread: u32) -> Option<&[RecordHandle]> {
-        self.threads.lane(thread)
-    }
-
-    /// Returns the extent of annotations on each stream, in order of device, stream and start, the longest first.
-    pub(crate) fn annotations(&self) -> &[DeviceAnnotation] {
-        &self.annotations
-    }
-
-    /// Returns the event record that a call waited for: the last record of the event at or before that call.
-    pub(crate) fn wait_target(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
-        self.waits.find_target(context, event, correlation)
-    }
-
-    /// Returns the counts of irregularities.
-    pub(crate) fn counts(&self) -> &LinkCounts {
-        &self.counts
     }
 
     #[cfg(test)]

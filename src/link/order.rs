@@ -26,16 +26,16 @@ impl Work {
     }
 }
 
-/// The records of each lane in order, 4 bytes each.
+/// The records of each lane in order of start, the longest first; 4 bytes each.
 ///
 /// Records arrive almost in order: a slightly late record is inserted at once. A lane is sorted at the end only if a
 /// record was later than that.
-#[derive(Debug)]
-pub(super) struct RecordOrder<L> {
+#[derive(Debug, Default)]
+pub(crate) struct RecordOrder<L> {
     lanes: List<OrderedLane<L>>,
     numbers: Map<L, usize>,
     /// Whether a record of some lane began before an earlier record had ended.
-    may_overlap: bool,
+    pub(crate) may_overlap: bool,
 }
 
 #[derive(Debug)]
@@ -50,13 +50,8 @@ struct OrderedLane<L> {
 }
 
 impl<L: Copy + Ord + Hash> RecordOrder<L> {
-    pub(super) fn new() -> RecordOrder<L> {
-        RecordOrder { lanes: List::new(), numbers: Map::default(), may_overlap: false }
-    }
-
-    /// Adds a record; `place_of` returns the place of an earlier record. Returns the number of its lane, in order of
-    /// first records.
-    pub(super) fn push_record(&mut self, lane: L, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> usize {
+    /// Adds a record; `place_of` returns the place of an earlier record.
+    pub(super) fn push_record(&mut self, lane: L, place: Place, place_of: impl Fn(RecordHandle) -> Place) {
         let next = self.lanes.len();
         let number = *self.numbers.get_or_insert_with(lane, || next);
         if number == next {
@@ -73,7 +68,6 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
             lane.end = lane.end.max(place.1.0);
             lane.push_record(place, place_of);
         }
-        number
     }
 
     /// Orders lanes and records, after the last record.
@@ -86,19 +80,14 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
     }
 
     /// Returns the lanes in order of their keys.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = (L, &[RecordHandle])> {
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = (L, &[RecordHandle])> {
         self.lanes.iter().map(|lane| (lane.key, &lane.handles[..]))
     }
 
     /// Returns the lane of that key, after `finish`.
-    pub(super) fn lane(&self, key: L) -> Option<&[RecordHandle]> {
+    pub(crate) fn lane(&self, key: L) -> Option<&[RecordHandle]> {
         let found = self.lanes.binary_search_by_key(&key, |lane| lane.key).ok()?;
         self.lanes.get(found).map(|lane| &lane.handles[..])
-    }
-
-    /// Returns whether records of a lane may overlap.
-    pub(super) fn may_overlap(&self) -> bool {
-        self.may_overlap
     }
 
     #[cfg(test)]
@@ -150,7 +139,7 @@ mod tests {
         let handle = |at: usize| RecordHandle(u32::try_from(at).unwrap());
         let place_of =
             |at: RecordHandle| (Timestamp::from_nanos(records[at.0 as usize].1), Reverse(Timestamp::from_nanos(0)), at);
-        let mut order = RecordOrder::new();
+        let mut order = RecordOrder::default();
         for (at, (lane, _)) in records.iter().enumerate() {
             order.push_record(*lane, place_of(handle(at)), place_of);
         }

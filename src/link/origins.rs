@@ -11,7 +11,7 @@ use kineto_base::fallible::{List, Map};
 /// The slices that made the calls.
 ///
 /// It is nearly always the id that the call carries, so only exceptions are stored.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Origins {
     /// Calls that were not made in the slice that they name, each with its slice or 0; ordered.
     exceptions: List<(RecordHandle, u64)>,
@@ -64,16 +64,8 @@ struct Question {
 
 impl<'a, S: Spans> SliceSearch<'a, S> {
     pub(super) fn new(spans: &'a S) -> SliceSearch<'a, S> {
-        let (questions, undecided) = (List::new(), List::new());
-        SliceSearch {
-            spans,
-            unnamed: List::new(),
-            separate_ids: Map::default(),
-            others: List::new(),
-            questions,
-            undecided,
-            question_calls: List::new(),
-        }
+        let (unnamed, separate_ids, others, questions, undecided, question_calls) = Default::default();
+        SliceSearch { spans, unnamed, separate_ids, others, questions, undecided, question_calls }
     }
 
     /// Adds a call as it arrives.
@@ -156,7 +148,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
     pub(super) fn link_certain(&mut self, counts: &mut LinkCounts) -> (Origins, Bits) {
         let questions = std::mem::take(&mut self.questions);
         self.link_by_time(questions, counts);
-        let mut origins = Origins { exceptions: List::new() };
+        let mut origins = Origins::default();
         origins.add_exceptions(std::mem::take(&mut self.others));
         let mut undecided = Bits::default();
         self.undecided.iter().for_each(|(place, _)| undecided.set_bit(*place));

@@ -11,77 +11,41 @@ pub(super) struct SparseLaunch {
     pub(super) at: RecordHandle,
 }
 
-/// Launches in order of id and start, with an index that narrows the search to a few.
+/// Launches in order of id and start.
 #[derive(Debug, Default)]
-pub(super) struct Sparse {
-    launches: List<SparseLaunch>,
-    /// The first launch of each part of the range of ids, all parts being equally wide; then the end.
-    parts: List<u32>,
-    first: u64,
-    /// The width of a part as a power of two.
-    width: u32,
-}
+pub(super) struct Sparse(List<SparseLaunch>);
 
 impl Sparse {
     /// Adds the launches of an id, which is greater than those before; returns their number.
     pub(super) fn add_launches(&mut self, launches: impl Iterator<Item = SparseLaunch>) -> u64 {
-        let from = self.launches.len();
-        self.launches.extend(launches);
-        let added = self.launches.get_mut(from..).unwrap_or_default();
+        let from = self.0.len();
+        self.0.extend(launches);
+        let added = self.0.get_mut(from..).unwrap_or_default();
         added.sort_unstable();
         added.len() as u64
     }
 
-    /// Builds the index, after the last launch: about a part for each launch.
-    pub(super) fn build_index(&mut self) {
-        self.launches.shrink_to_fit();
-        let [first, .., last] = &self.launches[..] else { return };
-        let range = last.correlation - first.correlation;
-        self.first = first.correlation;
-        self.width = (0..63).find(|width| range >> width < self.launches.len() as u64).unwrap_or(63);
-        let mut parts = List::new();
-        for (nth, launch) in (0..).zip(&self.launches) {
-            let part = self.part_index(launch.correlation).unwrap_or(0);
-            parts.resize(parts.len().max(part + 1), nth);
-        }
-        parts.push(u32::try_from(self.launches.len()).unwrap_or(u32::MAX));
-        parts.shrink_to_fit();
-        self.parts = parts;
-    }
-
-    fn part_index(&self, correlation: u64) -> Option<usize> {
-        usize::try_from(correlation.checked_sub(self.first)? >> self.width).ok()
-    }
-
-    /// Returns the range that contains any launches of this id.
-    fn candidate_range(&self, correlation: u64) -> (usize, &[SparseLaunch]) {
-        let near = || {
-            let part = self.part_index(correlation)?;
-            let (from, to) = (*self.parts.get(part)? as usize, *self.parts.get(part + 1)? as usize);
-            Some((from, self.launches.get(from..to)?))
-        };
-        near().unwrap_or((0, if self.parts.is_empty() { &self.launches } else { &[] }))
-    }
-
     /// Finds the launch of work: the last that starts no later than the work, otherwise the first.
     pub(super) fn find_launch(&self, correlation: u64, start: Timestamp) -> Option<(usize, RecordHandle)> {
-        let (from, near) = self.candidate_range(correlation);
-        let behind = near.partition_point(|launch| (launch.correlation, launch.start) <= (correlation, start));
+        let behind = self.0.partition_point(|launch| (launch.correlation, launch.start) <= (correlation, start));
         let of_id = |nth: usize| {
-            near.get(nth).filter(|launch| launch.correlation == correlation).map(|launch| (from + nth, launch.at))
+            self.0.get(nth).filter(|launch| launch.correlation == correlation).map(|launch| (nth, launch.at))
         };
         behind.checked_sub(1).and_then(of_id).or_else(|| of_id(behind))
     }
 
     /// Returns the index of this launch.
     pub(super) fn launch_index(&self, launch: &SparseLaunch) -> Option<usize> {
-        let (from, near) = self.candidate_range(launch.correlation);
-        near.binary_search(launch).ok().map(|nth| from + nth)
+        self.0.binary_search(launch).ok()
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.0.shrink_to_fit();
     }
 
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
-        self.launches.capacity() * size_of::<SparseLaunch>() + self.parts.capacity() * size_of::<u32>()
+        self.0.capacity() * size_of::<SparseLaunch>()
     }
 }
 
@@ -97,7 +61,6 @@ mod tests {
     fn sparse(ids: &[u64]) -> Sparse {
         let mut sparse = Sparse::default();
         ids.iter().for_each(|id| assert_eq!(sparse.add_launches([launch(*id, 20), launch(*id, 10)].into_iter()), 2));
-        sparse.build_index();
         sparse
     }
 

@@ -3,17 +3,11 @@
 use super::LinkedEventRecord;
 use kineto_base::fallible::{List, Map};
 use kineto_base::sorting::sort_in_place_by;
-
-/// The target of a wait: the stream, and the call that recorded the event on it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LinkedWait {
-    pub(crate) stream: u32,
-    pub(crate) correlation: u64,
-}
+use kineto_devices::Wait;
 
 /// The event records, in order of event and correlation.
-#[derive(Debug)]
-pub(super) struct Waits(List<(Key, u32)>);
+#[derive(Debug, Default)]
+pub(crate) struct Waits(List<(Key, u32)>);
 
 /// Context, event, and the correlation id of the call that recorded it.
 type Key = (u32, u64, u64);
@@ -29,10 +23,10 @@ impl Waits {
     }
 
     /// Returns the last record of the event at or before this call; correlation ids give the order, not arrival.
-    pub(super) fn find_target(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
+    pub(crate) fn find_target(&self, context: u32, event: u64, correlation: u64) -> Option<Wait> {
         let behind = self.0.partition_point(|(key, _)| *key <= (context, event, correlation));
         let ((of_context, of_event, correlation), stream) = *self.0.get(behind.checked_sub(1)?)?;
-        ((of_context, of_event) == (context, event)).then_some(LinkedWait { stream, correlation })
+        ((of_context, of_event) == (context, event)).then_some(Wait { stream, correlation })
     }
 
     #[cfg(test)]
@@ -77,7 +71,7 @@ mod tests {
     #[test]
     fn last_record_of_a_call_counts() {
         let waits = waits(&[(1, 5, 10, 1), (1, 5, 10, 2), (1, 5, 0, 3)]);
-        assert_eq!(waits.find_target(1, 5, 10), Some(LinkedWait { stream: 2, correlation: 10 }));
+        assert_eq!(waits.find_target(1, 5, 10), Some(Wait { stream: 2, correlation: 10 }));
         assert_eq!(waits.find_target(1, 5, 9), None);
     }
 }

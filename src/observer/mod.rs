@@ -158,14 +158,12 @@ impl Observers {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn selected_observers(&self, mask: u64) -> impl Iterator<Item = (usize, &dyn SpanObserver)> {
-        let all = self.all.iter().enumerate().take(Observers::MAX);
-        all.filter(move |(at, _)| mask >> at & 1 != 0).map(|(at, observer)| (at, &**observer))
-    }
-
     /// Notifies the observers in `mask`; disables those that panic.
     fn notify(&self, mask: u64, notify: &dyn Fn(&dyn SpanObserver)) {
-        for (at, observer) in self.selected_observers(mask & !self.broken.load(Ordering::Relaxed)) {
+        let mask = mask & !self.broken.load(Ordering::Relaxed);
+        let all = self.all.iter().enumerate().take(Observers::MAX);
+        for (at, observer) in all.filter(|(at, _)| mask >> at & 1 != 0) {
+            let observer = &**observer;
             let Err(why) = self.call_contained(at, "a hook", || notify(observer)) else { continue };
             let name = name_of(observer);
             diag!(Error, "observer", "the observer {name}: {}; it is disabled now; fix its code", why.message());

@@ -1,13 +1,13 @@
 //! An observer's view of a span or an event.
 
-use crate::callsite::{NAME_FIELD, Site, has_field};
+use crate::callsite::{EachField, NAME_FIELD, Site, has_field};
 use crate::text::{Bounded, floor_char_boundary};
 use kineto_model::activity::{ActivityType, ArgValue, Args};
 use kineto_model::write::OwnedValue;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tracing_core::Metadata;
-use tracing_core::field::{Field, Visit};
+use tracing_core::field::Visit;
 
 /// A span or an event as observers see it: its name, its class, and the fields set so far.
 ///
@@ -21,13 +21,6 @@ pub struct ObservedSpan {
     fields: Vec<(&'static str, OwnedValue)>,
 }
 
-/// Captures the values of the fields that the layer records.
-pub(crate) struct Capture<'s> {
-    span: &'s mut ObservedSpan,
-    fields: u64,
-    bytes_max: usize,
-}
-
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl ObservedSpan {
@@ -38,8 +31,23 @@ impl ObservedSpan {
     }
 
     /// Returns a visitor that captures the values of its fields; texts are cut after `bytes_max`.
-    pub(crate) fn capture_fields(&mut self, site: &Site, bytes_max: usize) -> Capture<'_> {
-        Capture { span: self, fields: site.fields, bytes_max }
+    pub(crate) fn capture_fields(&mut self, site: &Site, bytes_max: usize) -> impl Visit {
+        let recorded = site.fields;
+        EachField(move |field, value| {
+            if has_field(recorded, field.index()) {
+                self.put_field(field.name(), owned_value(value, bytes_max));
+            }
+        })
+    }
+
+    fn put_field(&mut self, field: &'static str, value: OwnedValue) {
+        match value {
+            OwnedValue::Text(text) if field == NAME_FIELD => self.name = Some(text),
+            value => match self.fields.iter_mut().find(|(name, _)| *name == field) {
+                Some((_, known)) => *known = value,
+                None => self.fields.push((field, value)),
+            },
+        }
     }
 
     /// Returns its name: that of its field `kineto.name`, else its callsite's.
@@ -81,53 +89,14 @@ impl fmt::Debug for ObservedSpan {
     }
 }
 
-impl Capture<'_> {
-    fn put_field(&mut self, field: &Field, value: OwnedValue) {
-        if !has_field(self.fields, field.index()) {
-            return;
-        }
-        match value {
-            OwnedValue::Text(text) if field.name() == NAME_FIELD => self.span.name = Some(text),
-            value => match self.span.fields.iter_mut().find(|(name, _)| *name == field.name()) {
-                Some((_, known)) => *known = value,
-                None => self.span.fields.push((field.name(), value)),
-            },
-        }
-    }
-
-    fn cut_text(&self, text: &str) -> OwnedValue {
-        OwnedValue::Text(text.get(..floor_char_boundary(text, self.bytes_max)).unwrap_or_default().into())
-    }
-}
-
-impl Visit for Capture<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+/// Copies a value; a text is cut after `bytes_max`.
+fn owned_value(value: Result<ArgValue<'_>, &dyn fmt::Debug>, bytes_max: usize) -> OwnedValue {
+    match value {
         // User code runs here, and may panic or open spans; nothing is borrowed.
-        if has_field(self.fields, field.index()) {
-            let text = Bounded::from_debug(value, self.bytes_max).text;
-            self.put_field(field, OwnedValue::Text(text.into()));
+        Err(value) => OwnedValue::Text(Bounded::from_debug(value, bytes_max).text.into()),
+        Ok(ArgValue::Str(text)) => {
+            OwnedValue::Text(text.get(..floor_char_boundary(text, bytes_max)).unwrap_or_default().into())
         }
-    }
-    fn record_str(&mut self, field: &Field, value: &str) {
-        let text = self.cut_text(value);
-        self.put_field(field, text);
-    }
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put_field(field, OwnedValue::from_arg_value(ArgValue::Bool(value)));
-    }
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put_field(field, OwnedValue::from_arg_value(ArgValue::I64(value)));
-    }
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put_field(field, OwnedValue::from_arg_value(ArgValue::U64(value)));
-    }
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put_field(field, OwnedValue::from_arg_value(ArgValue::F64(value)));
-    }
-    fn record_i128(&mut self, field: &Field, value: i128) {
-        self.put_field(field, OwnedValue::from_arg_value(ArgValue::I128(value)));
-    }
-    fn record_u128(&mut self, field: &Field, value: u128) {
-        self.put_field(field, OwnedValue::from_arg_value(ArgValue::U128(value)));
+        Ok(value) => OwnedValue::from_arg_value(value),
     }
 }

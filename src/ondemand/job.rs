@@ -2,7 +2,7 @@
 
 use super::place::{NotedFiles, RequestFiles, WrittenFiles};
 use super::plan::RequestPlan;
-use super::request::{Request, RequestKind};
+use super::request::Request;
 use super::source::report_progress;
 use crate::config::Config;
 use crate::error::Error;
@@ -80,7 +80,7 @@ impl Job {
 
     /// Starts the collectors, and reports what the recording will lack.
     pub(super) fn prepare(&self, session: &Session) -> Result<(), Error> {
-        if self.request.kind == RequestKind::MemoryProfile {
+        if self.request.is_memory_profile() {
             return Ok(());
         }
         let (config, missing) = self.recording_settings(session);
@@ -95,19 +95,19 @@ impl Job {
     /// Begins the recording.
     pub(super) fn start(&self, session: &Session) -> Result<(), Error> {
         let (id, between) = (self.id, self.plan.cut_times());
-        match self.request.kind {
-            RequestKind::MemoryProfile => session.memory_profile.start_for(id, between),
-            RequestKind::Trace if session.requests.shares_recording() => {
-                self.part.begin(between.map_or_else(wall, |(begin, _)| begin));
-                Ok(())
-            }
-            RequestKind::Trace => session.requests.start(id, between, || self.recording_settings(session).0),
+        if self.request.is_memory_profile() {
+            return session.memory_profile.start_for(id, between);
         }
+        if session.requests.shares_recording() {
+            self.part.begin(between.map_or_else(wall, |(begin, _)| begin));
+            return Ok(());
+        }
+        session.requests.start(id, between, || self.recording_settings(session).0)
     }
 
     /// Stops recording at once. An error is reported when the file is saved.
     pub(super) fn halt(&self, session: &Session) {
-        if self.request.kind == RequestKind::Trace {
+        if !self.request.is_memory_profile() {
             self.part.end(self.plan.cut_times().map(|(_, end)| end));
             let _ = session.requests.halt(self.id);
         }
@@ -128,21 +128,23 @@ impl Job {
 
     /// Discards the recording, for that reason.
     pub(super) fn cancel(&self, session: &Session, why: &str) {
-        match self.request.kind {
-            RequestKind::MemoryProfile => session.memory_profile.discard_for(self.id),
-            RequestKind::Trace => session.requests.discard(self.id, why),
+        if self.request.is_memory_profile() {
+            session.memory_profile.discard_for(self.id);
+        } else {
+            session.requests.discard(self.id, why);
         }
     }
 
     /// Ends the recording and writes its file; returns its path and contents. Absent devices are named if the request names
     /// types.
     pub(super) fn stop_and_save(&self, session: &Session, written: &WrittenFiles) -> Result<SavedFile, Error> {
-        let Request { kind, output, .. } = &*self.request;
-        let trace = match kind {
-            RequestKind::MemoryProfile => session.memory_profile.stop_for(self.id)?,
-            RequestKind::Trace => self.take_part(session).unwrap_or_else(|| session.requests.stop(self.id))?,
+        let (is_profile, output) = (self.request.is_memory_profile(), &self.request.output);
+        let trace = if is_profile {
+            session.memory_profile.stop_for(self.id)?
+        } else {
+            self.take_part(session).unwrap_or_else(|| session.requests.stop(self.id))?
         };
-        let _active = session.writes.begin_writing(&trace);
+        let _active = session.writes.register(Some(&trace));
         // No caller could handle violations; the file contains them.
         let _ = trace.check_violations();
         let files = if self.request.is_own {
@@ -155,19 +157,20 @@ impl Job {
             None => trace.destination(),
         };
         let noted = NotedFiles::new(to);
-        let path = match kind {
-            RequestKind::MemoryProfile => session.memory_profile.write_timeline(&trace, &noted, output),
-            RequestKind::Trace => trace.save_all(&noted, output),
+        let path = if is_profile {
+            session.memory_profile.write_timeline(&trace, &noted, output)
+        } else {
+            trace.save_all(&noted, output)
         };
         let limits = session.settings.next_config().ondemand.kept;
         let file_path = |path: &PathBuf| Sinks::file_path(path).unwrap_or(path).to_owned();
         written.add_request(noted.into_paths().iter().map(file_path).collect(), self.request.is_own, &limits);
         let path = path?;
-        let content = match (kind, trace.why_empty()) {
-            (RequestKind::MemoryProfile, _) => "allocations".to_owned(),
-            (RequestKind::Trace, Some(why)) => format!("empty: {why}"),
-            (RequestKind::Trace, None) if self.request.asked.names_types() => trace.stats().to_string(),
-            (RequestKind::Trace, None) => trace.stats().without_absent().to_string(),
+        let content = match trace.why_empty() {
+            _ if is_profile => "allocations".to_owned(),
+            Some(why) => format!("empty: {why}"),
+            None if self.request.asked.names_types() => trace.stats().to_string(),
+            None => trace.stats().without_absent().to_string(),
         };
         let cut = trace.progress().file_cut().map(|cut| format!("{}; ", cut.describe(trace.row_count())));
         Ok(SavedFile { path, content: cut.unwrap_or_default() + &content, stats: trace.stats() })

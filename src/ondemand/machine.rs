@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// The current request, the one that is queued behind it, and those with a later start.
 #[derive(Debug, Default)]
 pub(super) struct RequestMachine {
-    state: RequestState,
+    current: Option<(RequestPhase, Job)>,
     pending: Option<Arc<Request>>,
     /// Accepted requests that have not begun; the first that can begin goes first.
     accepted: Vec<Job>,
@@ -19,17 +19,16 @@ pub(super) struct RequestMachine {
     last_id: u64,
 }
 
-#[derive(Debug, Default)]
-enum RequestState {
-    #[default]
-    Idle,
+/// What becomes of the current request.
+#[derive(Clone, Copy, Debug)]
+enum RequestPhase {
     /// Collectors run; recording has not started.
-    Warming(Job),
+    Warming,
     /// A caller is starting the recording, and will report it.
-    Starting(Job, RequestEnd),
-    Collecting(Job, RequestEnd),
+    Starting(RequestEnd),
+    Collecting(RequestEnd),
     /// A caller is writing or discarding it, and will report it.
-    Ending(Job),
+    Ending,
 }
 
 /// The clocks and the iteration at a decision.
@@ -122,19 +121,13 @@ impl RequestMachine {
     /// Returns whether it has the id of a request that records or waits: its sender has sent it again.
     fn repeats_known_request(&self, request: &Request) -> bool {
         let id = &request.asked.trace_id;
-        let current = match &self.state {
-            RequestState::Idle => None,
-            RequestState::Warming(job)
-            | RequestState::Starting(job, _)
-            | RequestState::Collecting(job, _)
-            | RequestState::Ending(job) => Some(&job.request),
-        };
-        let known = self.accepted.iter().map(|job| &job.request).chain(&self.pending).chain(current);
+        let jobs = self.accepted.iter().chain(self.current.as_ref().map(|(_, job)| job));
+        let known = jobs.map(|job| &job.request).chain(&self.pending);
         !request.is_own && !id.is_empty() && known.into_iter().any(|known| known.asked.trace_id == *id)
     }
 
     fn accept_request(&mut self, request: Arc<Request>, moment: &ClockReading) -> Result<(), (Arc<Request>, String)> {
-        match RequestPlan::new(&request.when, moment, request.longest) {
+        match RequestPlan::new(&request, moment) {
             Ok(plan) => {
                 self.accepted.push(Job::new(request, plan));
                 Ok(())
@@ -145,7 +138,7 @@ impl RequestMachine {
 
     /// Advances by one state, if one is due; returns the action for it.
     pub(super) fn advance(&mut self, moment: &ClockReading, program: &ProgramState) -> Option<RequestAction> {
-        if matches!(self.state, RequestState::Idle) {
+        if self.current.is_none() {
             let accepted = self.pending.take().map(|request| self.accept_request(request, moment));
             if let Some(Err((request, why))) = accepted {
                 return Some(RequestAction::Refuse(request, why));
@@ -155,77 +148,102 @@ impl RequestMachine {
         if let Some((at, why)) = expired {
             return Some(RequestAction::Refuse(self.accepted.remove(at).request, why));
         }
-        let (next, action) = match std::mem::take(&mut self.state) {
-            RequestState::Idle => self.begin_next(moment, program),
-            RequestState::Warming(job) => advance_warming(job, moment, program),
-            RequestState::Collecting(job, until) => advance_collecting(job, until, moment, program),
-            other => (other, None),
-        };
-        self.state = next;
-        action
+        match self.current.clone() {
+            None => self.begin_next(moment, program),
+            Some((RequestPhase::Warming, job)) => self.advance_warming(job, moment, program),
+            Some((RequestPhase::Collecting(until), job)) => self.advance_collecting(job, until, moment, program),
+            Some((RequestPhase::Starting(_) | RequestPhase::Ending, _)) => None,
+        }
     }
 
     /// Begins the first request that can begin.
-    fn begin_next(&mut self, moment: &ClockReading, program: &ProgramState) -> (RequestState, Option<RequestAction>) {
-        let Some(at) = self.accepted.iter().position(|job| job.plan.is_warm(moment)) else {
-            return (RequestState::Idle, None);
-        };
+    fn begin_next(&mut self, moment: &ClockReading, program: &ProgramState) -> Option<RequestAction> {
+        let at = self.accepted.iter().position(|job| job.plan.is_warm(moment))?;
         let mut job = self.accepted.remove(at);
         if let Some(busy) = program.busy {
-            return (RequestState::Idle, Some(RequestAction::Refuse(job.request, busy.to_owned())));
+            return Some(RequestAction::Refuse(job.request, busy.to_owned()));
         }
         // Numbered in the order of their begin: the session treats a lower number than the last one as ended.
         self.last_id += 1;
         job.id = self.last_id;
-        (RequestState::Warming(job.clone()), Some(RequestAction::Prepare(job)))
+        self.current = Some((RequestPhase::Warming, job.clone()));
+        Some(RequestAction::Prepare(job))
+    }
+
+    fn advance_warming(&mut self, job: Job, moment: &ClockReading, program: &ProgramState) -> Option<RequestAction> {
+        if let Some(why) = &program.stopped {
+            return Some(self.cancel_job(job, format!("a collector stopped before the start: {why}")));
+        }
+        if let Some(why) = job.plan.why_expired(moment) {
+            return Some(self.cancel_job(job, why));
+        }
+        job.plan.is_due(moment).then(|| {
+            let until = job.plan.end_condition(moment, job.request.longest);
+            self.current = Some((RequestPhase::Starting(until), job.clone()));
+            RequestAction::Start(job)
+        })
+    }
+
+    fn advance_collecting(
+        &mut self,
+        job: Job,
+        until: RequestEnd,
+        moment: &ClockReading,
+        program: &ProgramState,
+    ) -> Option<RequestAction> {
+        let why = match &program.stopped {
+            Some(why) => format!("a collector stopped: {why}"),
+            None if job.is_part_taken() => "the program ended its recording".to_owned(),
+            None if until.is_over(moment) => return Some(self.stop_job(job, None)),
+            None if until.is_too_long(moment) => {
+                format!("it took longer than {:?}; raise KINETO_ONDEMAND_MAX_DURATION_SECS", job.request.longest)
+            }
+            None => return None,
+        };
+        Some(self.end_early(job, why, moment))
+    }
+
+    /// Ends a recording early; if its start time is still ahead, there is nothing to write.
+    fn end_early(&mut self, job: Job, why: String, moment: &ClockReading) -> RequestAction {
+        let has_begun = job.plan.time_until_start(moment).is_zero();
+        if has_begun { self.stop_job(job, Some(why)) } else { self.cancel_job(job, why) }
+    }
+
+    fn stop_job(&mut self, job: Job, early: Option<String>) -> RequestAction {
+        self.current = Some((RequestPhase::Ending, job.clone()));
+        RequestAction::Stop(job, early)
+    }
+
+    fn cancel_job(&mut self, job: Job, why: String) -> RequestAction {
+        self.current = Some((RequestPhase::Ending, job.clone()));
+        RequestAction::Cancel(job, why)
     }
 
     /// Records that a recording has begun; returns `false` if it was cancelled meanwhile.
     pub(super) fn mark_begun(&mut self, id: u64, moment: &ClockReading) -> bool {
-        let (next, is_wanted) = match std::mem::take(&mut self.state) {
-            RequestState::Starting(job, planned) if job.id == id => {
-                let until = if planned.end_iteration().is_some() {
-                    planned
-                } else {
-                    job.plan.end_condition(moment, job.request.longest)
-                };
-                (RequestState::Collecting(job, until), true)
-            }
-            other => (other, false),
-        };
-        self.state = next;
-        is_wanted
+        let Some((phase, job)) = self.current.as_mut().filter(|(_, job)| job.id == id) else { return false };
+        let RequestPhase::Starting(planned) = *phase else { return false };
+        let from_now = || job.plan.end_condition(moment, job.request.longest);
+        *phase = RequestPhase::Collecting(if planned.end_iteration().is_some() { planned } else { from_now() });
+        true
     }
 
     /// Records that a request cannot begin; returns `false` if it was cancelled meanwhile, which is reported elsewhere.
     pub(super) fn mark_failed(&mut self, id: u64) -> bool {
-        let must_report =
-            matches!(&self.state, RequestState::Warming(job) | RequestState::Starting(job, _) if job.id == id);
-        if must_report {
-            self.state = RequestState::Idle;
-        }
-        must_report
+        let has_not_begun = |phase| matches!(phase, RequestPhase::Warming | RequestPhase::Starting(_));
+        self.current.take_if(|(phase, job)| job.id == id && has_not_begun(*phase)).is_some()
     }
 
     /// Records that a request has ended.
     pub(super) fn mark_ended(&mut self, id: u64) {
-        if matches!(&self.state, RequestState::Ending(job) if job.id == id) {
-            self.state = RequestState::Idle;
-        }
+        self.current.take_if(|(phase, job)| job.id == id && matches!(phase, RequestPhase::Ending));
     }
 
     /// Cancels all external requests, unless they are ending already.
     pub(super) fn cancel_requests(&mut self, why: &str) -> Vec<RequestAction> {
         let mut actions = self.drop_waiting(why, |request| !request.is_own);
-        let current = match &self.state {
-            RequestState::Warming(job) | RequestState::Starting(job, _) | RequestState::Collecting(job, _)
-                if !job.request.is_own =>
-            {
-                self.cancel_current(why)
-            }
-            _ => None,
-        };
-        actions.extend(current);
+        let is_own = self.current.as_ref().is_some_and(|(_, job)| job.request.is_own);
+        actions.extend(if is_own { None } else { self.cancel_current(why) });
         actions
     }
 
@@ -238,47 +256,35 @@ impl RequestMachine {
 
     /// Cancels the current request, unless it is ending already.
     pub(super) fn cancel_current(&mut self, why: &str) -> Option<RequestAction> {
-        let (next, action) = match std::mem::take(&mut self.state) {
-            RequestState::Warming(job) | RequestState::Starting(job, _) | RequestState::Collecting(job, _) => {
-                cancel_job(job, why.to_owned())
-            }
-            other => (other, None),
-        };
-        self.state = next;
-        action
+        match self.current.clone()? {
+            (RequestPhase::Ending, _) => None,
+            (_, job) => Some(self.cancel_job(job, why.to_owned())),
+        }
     }
 
     /// Ends all requests because the program ends: the current recording is written, and the others are cancelled.
     pub(super) fn end_all_requests(&mut self, moment: &ClockReading) -> Vec<RequestAction> {
         const WHY: &str = "the program ends";
         let mut actions = self.drop_waiting(WHY, |_| true);
-        let (next, current) = match std::mem::take(&mut self.state) {
+        let current = match self.current.clone() {
             // It was meant to last until the program ends.
-            RequestState::Collecting(job, _) if job.request.is_endless() => {
-                (RequestState::Ending(job.clone()), Some(RequestAction::Stop(job, None)))
-            }
-            RequestState::Collecting(job, _) => ended_early(job, WHY.to_owned(), moment),
-            other => (other, None),
+            Some((RequestPhase::Collecting(_), job)) if job.request.is_endless() => Some(self.stop_job(job, None)),
+            Some((RequestPhase::Collecting(_), job)) => Some(self.end_early(job, WHY.to_owned(), moment)),
+            _ => self.cancel_current(WHY),
         };
-        self.state = next;
-        actions.extend(current.or_else(|| self.cancel_current(WHY)));
+        actions.extend(current);
         actions
     }
 
     /// Returns the request that uses the session, if one does.
     pub(super) fn in_session(&self) -> Option<u64> {
-        match &self.state {
-            RequestState::Warming(job) | RequestState::Collecting(job, _) => Some(job.id),
-            _ => None,
-        }
+        let is_in_session = |phase| matches!(phase, RequestPhase::Warming | RequestPhase::Collecting(_));
+        self.current.as_ref().filter(|(phase, _)| is_in_session(*phase)).map(|(_, job)| job.id)
     }
 
     /// Returns the request that records or is being written, if one is.
     pub(super) fn current_job(&self) -> Option<&Job> {
-        match &self.state {
-            RequestState::Starting(job, _) | RequestState::Collecting(job, _) | RequestState::Ending(job) => Some(job),
-            RequestState::Idle | RequestState::Warming(_) => None,
-        }
+        self.current.as_ref().filter(|(phase, _)| !matches!(phase, RequestPhase::Warming)).map(|(_, job)| job)
     }
 
     /// Returns whether sources should hold back further requests. Fewer than [`MOST_AHEAD`](Self::MOST_AHEAD) requests with a
@@ -289,94 +295,51 @@ impl RequestMachine {
 
     /// Returns whether a request is active, or begins at once.
     fn has_begun(&self) -> bool {
-        !matches!(self.state, RequestState::Idle) || self.accepted.iter().any(|job| job.request.begins_at_once())
+        self.current.is_some() || self.accepted.iter().any(|job| job.request.begins_at_once())
     }
 
     /// Returns whether collectors have not begun, and all starts are after that iteration.
     pub(super) fn has_time(&self, iteration: u64) -> bool {
         let is_ahead = |job: &Job| job.plan.start_iteration().is_none_or(|start| iteration < start);
-        matches!(self.state, RequestState::Idle) && self.accepted.iter().all(is_ahead)
+        self.current.is_none() && self.accepted.iter().all(is_ahead)
     }
 
     /// Returns whether a caller is starting or ending a recording; it performs the next due actions afterwards.
     pub(super) fn is_underway(&self) -> bool {
-        matches!(self.state, RequestState::Starting(..) | RequestState::Ending(_))
+        matches!(self.current, Some((RequestPhase::Starting(_) | RequestPhase::Ending, _)))
     }
 
     /// Returns the name of the state, the current request, and the number of waiting ones.
     pub(super) fn state_summary(&self) -> (&'static str, Option<&Request>, usize) {
-        let (state, request) = match &self.state {
-            RequestState::Idle => ("idle", None),
-            RequestState::Warming(job) | RequestState::Starting(job, _) => ("preparing", Some(&*job.request)),
-            RequestState::Collecting(job, _) => ("recording", Some(&*job.request)),
-            RequestState::Ending(job) => ("writing", Some(&*job.request)),
+        let state = match &self.current {
+            None => "idle",
+            Some((RequestPhase::Warming | RequestPhase::Starting(_), _)) => "preparing",
+            Some((RequestPhase::Collecting(_), _)) => "recording",
+            Some((RequestPhase::Ending, _)) => "writing",
         };
+        let request = self.current.as_ref().map(|(_, job)| &*job.request);
         (state, request, self.accepted.len() + usize::from(self.pending.is_some()))
     }
 
     /// Returns when something is due by time alone.
     pub(super) fn next_due_time(&self, moment: &ClockReading) -> Option<Instant> {
-        match &self.state {
-            RequestState::Idle => self.accepted.iter().map(|job| job.plan.warm_at(moment)).min(),
-            RequestState::Warming(job) => Some(job.plan.start_at(moment)),
-            RequestState::Collecting(_, until) => Some(until.end_time(moment)),
-            RequestState::Starting(..) | RequestState::Ending(_) => None,
+        match &self.current {
+            None => self.accepted.iter().map(|job| job.plan.warm_at(moment)).min(),
+            Some((RequestPhase::Warming, job)) => Some(job.plan.start_at(moment)),
+            Some((RequestPhase::Collecting(until), _)) => Some(until.end_time(moment)),
+            Some((RequestPhase::Starting(_) | RequestPhase::Ending, _)) => None,
         }
     }
 
     /// Returns the iteration at which something is due.
     pub(super) fn next_due_iteration(&self) -> Option<u64> {
-        match &self.state {
-            RequestState::Idle => self.accepted.iter().filter_map(|job| job.plan.warm_iteration()).min(),
-            RequestState::Warming(job) => job.plan.start_iteration(),
-            RequestState::Starting(_, until) | RequestState::Collecting(_, until) => until.end_iteration(),
-            RequestState::Ending(_) => None,
+        match &self.current {
+            None => self.accepted.iter().filter_map(|job| job.plan.warm_iteration()).min(),
+            Some((RequestPhase::Warming, job)) => job.plan.start_iteration(),
+            Some((RequestPhase::Starting(until) | RequestPhase::Collecting(until), _)) => until.end_iteration(),
+            Some((RequestPhase::Ending, _)) => None,
         }
     }
-}
-
-fn advance_warming(job: Job, moment: &ClockReading, program: &ProgramState) -> (RequestState, Option<RequestAction>) {
-    if let Some(why) = &program.stopped {
-        return cancel_job(job, format!("a collector stopped before the start: {why}"));
-    }
-    if let Some(why) = job.plan.why_expired(moment) {
-        return cancel_job(job, why);
-    }
-    if !job.plan.is_due(moment) {
-        return (RequestState::Warming(job), None);
-    }
-    let until = job.plan.end_condition(moment, job.request.longest);
-    (RequestState::Starting(job.clone(), until), Some(RequestAction::Start(job)))
-}
-
-fn advance_collecting(
-    job: Job,
-    until: RequestEnd,
-    moment: &ClockReading,
-    program: &ProgramState,
-) -> (RequestState, Option<RequestAction>) {
-    match &program.stopped {
-        Some(why) => ended_early(job, format!("a collector stopped: {why}"), moment),
-        None if job.is_part_taken() => ended_early(job, "the program ended its recording".to_owned(), moment),
-        None if until.is_over(moment) => (RequestState::Ending(job.clone()), Some(RequestAction::Stop(job, None))),
-        None if until.is_too_long(moment) => {
-            let why = format!("it took longer than {:?}; raise KINETO_ONDEMAND_MAX_DURATION_SECS", job.request.longest);
-            ended_early(job, why, moment)
-        }
-        None => (RequestState::Collecting(job, until), None),
-    }
-}
-
-/// Ends a recording early; if its start time is still ahead, there is nothing to write.
-fn ended_early(job: Job, why: String, moment: &ClockReading) -> (RequestState, Option<RequestAction>) {
-    if !job.plan.time_until_start(moment).is_zero() {
-        return cancel_job(job, why);
-    }
-    (RequestState::Ending(job.clone()), Some(RequestAction::Stop(job, Some(why))))
-}
-
-fn cancel_job(job: Job, why: String) -> (RequestState, Option<RequestAction>) {
-    (RequestState::Ending(job.clone()), Some(RequestAction::Cancel(job, why)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ mod alarm;
 mod dynolog;
 mod job;
 mod machine;
-mod outcome;
 mod place;
 mod plan;
 mod reload;
@@ -73,19 +72,31 @@ fn start_runner(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
 fn open_sources(settings: &OnDemandConfig, alarm: Option<Alarm>) -> Vec<Box<dyn RequestSource>> {
     let mut sources: Vec<Box<dyn RequestSource>> = Vec::new();
     sources.extend(alarm.map(|alarm| -> Box<dyn RequestSource> { Box::new(alarm) }));
-    let mut add = |what: &str, source: io::Result<Box<dyn RequestSource>>| match source {
-        Ok(source) => sources.push(source),
-        Err(why) => {
-            diag!(Warning, "ondemand", "requests {what} are not served: {why}; correct it and restart the program")
-        }
-    };
     if settings.needs_daemon_client() {
         // It exists even while it does not poll: the configuration file may enable polling later.
-        let client = DaemonClient::new(settings).map(|client| -> Box<dyn RequestSource> { Box::new(client) });
-        add("from the dynolog daemon", client);
+        match DaemonClient::new(settings) {
+            Ok(client) => sources.push(Box::new(client)),
+            Err(why) => diag!(
+                Warning,
+                "ondemand",
+                "requests from the dynolog daemon are not served: {why}; correct it and restart the program"
+            ),
+        }
     }
     if let Some(folder) = &settings.trigger_folder {
         sources.push(Box::new(Trigger::new(folder, settings.trusted_uid)));
     }
     sources
+}
+
+/// Decodes a datagram of the daemon, and reads the request in it.
+#[cfg(fuzzing)]
+pub fn read_datagram(datagram: &[u8]) {
+    let Ok(text) = dynolog::wire::decode_answer(datagram) else { return };
+    let config = crate::config::Config::default();
+    let incoming = source::Incoming { text: text.to_owned(), by: "a target".to_owned(), output: None, answer: None };
+    let values = crate::config::PlaceholderValues { pid: 7, ..config.placeholder_values() };
+    if let Ok(request) = request::Request::from_incoming(&incoming, &config.ondemand, &values) {
+        assert!(request.output.starts_with(&config.ondemand.trace_folder), "{request}");
+    }
 }

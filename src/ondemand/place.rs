@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use super::source::report_progress;
-use crate::config::{OnDemandConfig, PlaceholderValues, RetentionLimits, has_pid_placeholder, has_time_placeholder};
+use crate::config::{OnDemandConfig, PlaceholderValues, RetentionLimits, has_placeholder};
 use crate::error::{Error, ErrorKind};
 use crate::handler::numbered_path;
 use crate::os::descriptor::CheckedDescriptor;
@@ -51,13 +51,15 @@ impl OutputFile {
         let fallback = || allowed.join(with_pid(default, parts.pid));
         Ok(
             match asked.map(|asked| {
-                resolve_allowed_path(&parts.expand(asked), &allowed, parts.pid, has_pid_placeholder(asked))
+                resolve_allowed_path(&parts.expand(asked), &allowed, parts.pid, has_placeholder(asked, "{pid}"))
             }) {
                 None => OutputFile { path: fallback(), rejection: None, replaces_own: true },
                 // A name with a time means a new file, and the time has whole seconds.
-                Some(Ok(path)) => {
-                    OutputFile { path, rejection: None, replaces_own: !asked.is_some_and(has_time_placeholder) }
-                }
+                Some(Ok(path)) => OutputFile {
+                    path,
+                    rejection: None,
+                    replaces_own: !asked.is_some_and(|asked| has_placeholder(asked, "{time}")),
+                },
                 Some(Err(why)) => OutputFile { path: fallback(), rejection: Some(why), replaces_own: true },
             },
         )
@@ -509,7 +511,6 @@ mod tests {
         assert_eq!(left(&["d.json"], files(1)), ["b.json", "d.json", "other.json"]);
         assert_eq!(left(&["e.json"], bytes(1)), ["b.json", "e.json", "other.json"], "the newest stays");
         assert_eq!(left(&["f.json"], RetentionLimits::default()).len(), 4);
-        std::thread::sleep(Duration::from_millis(1));
         let age = RetentionLimits { age_max: Duration::from_nanos(1), ..RetentionLimits::default() };
         assert_eq!(left(&["e.json"], age), ["b.json", "e.json", "f.json", "other.json"], "the newest stays");
         // Neither a device nor what has taken the place of a request's file is removed.

@@ -1,7 +1,7 @@
 //! The times at which a request begins and ends.
 
 use super::machine::ClockReading;
-use super::request::{StartTime, When};
+use super::request::Request;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// When the collectors and the recording begin.
@@ -17,7 +17,7 @@ pub(super) struct RequestPlan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Point {
+pub(super) enum Point {
     Time(Instant),
     /// A start time that the program's own configuration gives.
     Own(Instant),
@@ -48,38 +48,37 @@ const LEAD: u64 = 10;
 const AHEAD: Duration = Duration::from_millis(50);
 
 impl RequestPlan {
-    /// Plans a request that arrived at `moment`; `longest` limits each wait.
+    /// Plans a request that arrived at `moment`.
     ///
     /// # Errors
     /// If its start time has passed.
-    pub(super) fn new(when: &When, moment: &ClockReading, longest: Duration) -> Result<RequestPlan, String> {
-        let expires = moment.now + longest;
-        match (*when, moment.iteration) {
-            (When::Iterations { or: Some(or), .. }, None) => {
-                let (warm, start) = (Point::Time(moment.now), Point::Time(moment.now));
-                Ok(RequestPlan { warm, start, length: Length::Time(or), expires, falls_back_to_time: true })
+    pub(super) fn new(request: &Request, moment: &ClockReading) -> Result<RequestPlan, String> {
+        let (asked, expires) = (&request.asked, moment.now + request.longest);
+        match (request.start_iteration(), moment.iteration) {
+            (Some(_), None) if !request.is_own => {
+                let (now, length) = (Point::Time(moment.now), Length::Time(asked.duration));
+                Ok(RequestPlan { warm: now, start: now, length, expires, falls_back_to_time: true })
             }
-            (When::Iterations { start, roundup, warmup, count, .. }, current) => {
-                let start = first_iteration(current.unwrap_or(0), start, roundup, warmup);
+            (Some(named), current) => {
+                let (roundup, warmup) = (asked.roundup.unwrap_or(1), asked.warmup_iterations);
+                let start = first_iteration(current.unwrap_or(0), named, roundup, warmup);
                 Ok(RequestPlan {
                     warm: Point::Iteration(start.saturating_sub(warmup.max(LEAD))),
                     start: Point::Iteration(start),
-                    length: Length::Iterations(count),
+                    length: Length::Iterations(asked.iterations),
                     expires,
                     falls_back_to_time: false,
                 })
             }
-            (When::Time { start, warmup, length }, _) => {
-                let (warm, start) = match start {
-                    Some(StartTime::Clock(at)) => {
-                        (Point::Clock(at.saturating_sub(warmup.max(AHEAD))), Point::Clock(at))
-                    }
-                    Some(StartTime::Own(at)) => {
-                        (Point::Time(at.checked_sub(warmup.max(AHEAD)).unwrap_or(moment.now)), Point::Own(at))
-                    }
-                    None => (Point::Time(moment.now), Point::Time(moment.now + warmup)),
+            (None, _) => {
+                let warmup = request.warmup();
+                let start = request.start.unwrap_or(Point::Time(moment.now + warmup));
+                let warm = match start {
+                    Point::Clock(at) => Point::Clock(at.saturating_sub(warmup.max(AHEAD))),
+                    Point::Own(at) => Point::Time(at.checked_sub(warmup.max(AHEAD)).unwrap_or(moment.now)),
+                    Point::Time(_) | Point::Iteration(_) => Point::Time(moment.now),
                 };
-                let (length, expires) = (Length::Time(length), expires + LATE);
+                let (length, expires) = (Length::Time(request.length()), expires + LATE);
                 let plan = RequestPlan { warm, start, length, expires, falls_back_to_time: false };
                 plan.why_too_late(moment).map_or(Ok(plan), Err)
             }
@@ -123,11 +122,7 @@ impl RequestPlan {
 
     /// Returns how long it is until the given start time; zero without one.
     pub(super) fn time_until_start(&self, moment: &ClockReading) -> Duration {
-        match self.start {
-            Point::Clock(at) => at.saturating_sub(moment.since_epoch()),
-            Point::Own(at) => at.saturating_duration_since(moment.now),
-            Point::Time(_) | Point::Iteration(_) => Duration::ZERO,
-        }
+        self.start.time_left(moment)
     }
 
     /// Returns how late it is for the given start time; zero without one.
@@ -202,6 +197,15 @@ impl RequestEnd {
 }
 
 impl Point {
+    /// Returns how long it is until a given start time; zero for another point.
+    pub(super) fn time_left(self, moment: &ClockReading) -> Duration {
+        match self {
+            Point::Clock(at) => at.saturating_sub(moment.since_epoch()),
+            Point::Own(at) => at.saturating_duration_since(moment.now),
+            Point::Time(_) | Point::Iteration(_) => Duration::ZERO,
+        }
+    }
+
     fn is_reached(self, moment: &ClockReading) -> bool {
         match self {
             Point::Time(at) | Point::Own(at) => moment.now >= at,

@@ -44,7 +44,7 @@ impl ConfigReloader {
         match read {
             Err(why) => diag!(Warning, "config", "{why}; keeping the previous configuration"),
             Ok(read) => {
-                let changes = self.read.changed_keys(&read);
+                let changes = self.read.describe_changes(&read);
                 let settings = session.settings.apply_reloaded(&read);
                 sources.iter_mut().for_each(|source| source.apply_settings(&settings.ondemand));
                 diag!(Stage, "config", "the configuration file {path} was read again: {changes}");

@@ -2,6 +2,7 @@
 
 use super::machine::ClockReading;
 use super::place::OutputFile;
+use super::plan::Point;
 use super::source::{AnswerChannel, Incoming};
 use crate::config::{OnDemandConfig, ParsedRequest, PlaceholderValues, Timetable, extension_warning};
 use crate::text::count_with_noun;
@@ -10,7 +11,7 @@ use crate::write::file::FileFormat;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A valid request.
 #[derive(Clone, Debug)]
@@ -19,8 +20,8 @@ pub(super) struct Request {
     pub(super) by: String,
     /// Where to report the progress.
     pub(super) answer: Option<Arc<dyn AnswerChannel>>,
-    pub(super) kind: RequestKind,
-    pub(super) when: When,
+    /// The given start time: [`Point::Clock`], or [`Point::Own`] from the program's own configuration.
+    pub(super) start: Option<Point>,
     pub(super) output: PathBuf,
     /// Whether the trace replaces one that this process wrote to the same file.
     pub(super) replaces_own: bool,
@@ -30,46 +31,6 @@ pub(super) struct Request {
     pub(super) longest: Duration,
     /// The parsed text, and the warnings about it.
     pub(super) asked: ParsedRequest,
-}
-
-/// The kind of recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequestKind {
-    Trace,
-    MemoryProfile,
-}
-
-/// When to record, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
-    /// For a time.
-    Time {
-        /// `None` for at once.
-        start: Option<StartTime>,
-        /// How long collectors run before, if there is time.
-        warmup: Duration,
-        length: Duration,
-    },
-    /// For some iterations of the program.
-    Iterations {
-        /// The first iteration, if it has not passed.
-        start: u64,
-        /// Otherwise it begins with a multiple of this.
-        roundup: u64,
-        warmup: u64,
-        count: u64,
-        /// The duration if the program counts no iterations; `None` waits for them.
-        or: Option<Duration>,
-    },
-}
-
-/// A given start time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StartTime {
-    /// A time since the Unix epoch, from a requester that may know no other clock.
-    Clock(Duration),
-    /// A time that the program's own configuration gives. The wall clock may be set before it.
-    Own(Instant),
 }
 
 const WARMUP_MAX: Duration = Duration::from_secs(60);
@@ -91,7 +52,7 @@ impl Request {
         parts: &PlaceholderValues,
     ) -> Result<Request, String> {
         let mut asked = ParsedRequest::parse(&incoming.text)?;
-        if !asked.is_enabled {
+        if asked.is_declined {
             return Err("ACTIVITIES_ENABLED is false; remove it".to_owned());
         }
         let is_own = incoming.output.is_some();
@@ -100,31 +61,28 @@ impl Request {
             check_bounds(&asked, settings, arrived)?;
         }
         let start = asked.start.map(|at| match is_own {
-            true => StartTime::Own(now + at.saturating_sub(arrived.duration_since(UNIX_EPOCH).unwrap_or_default())),
-            false => StartTime::Clock(at),
+            // The wall clock may be set before it.
+            true => Point::Own(now + at.saturating_sub(arrived.duration_since(UNIX_EPOCH).unwrap_or_default())),
+            false => Point::Clock(at),
         });
         if asked.last.is_some() && asked.memory_profile.is_some() {
             return Err("PROFILE_LAST_MSECS is for traces; remove it or PROFILE_MEMORY".to_owned());
         }
-        let kind = if asked.memory_profile.is_some() { RequestKind::MemoryProfile } else { RequestKind::Trace };
-        let default = match kind {
-            RequestKind::Trace => "libkineto_activities.json",
-            RequestKind::MemoryProfile => "memory_snapshot.json",
-        };
+        let is_trace = asked.memory_profile.is_none();
+        let default = if is_trace { "libkineto_activities.json" } else { "memory_snapshot.json" };
         let output = match &incoming.output {
             Some(path) => OutputFile { path: path.clone(), rejection: None, replaces_own: true },
             None => OutputFile::from_requested_path(asked.log_file.as_deref(), &settings.trace_folder, parts, default)?,
         };
         let elsewhere = output.rejection.map(|why| format!("{why}; writing to {} instead", output.path.display()));
         asked.warnings.extend(elsewhere);
-        if kind == RequestKind::Trace && !is_own && FileFormat::check_extension(&output.path).is_err() {
+        if is_trace && !is_own && FileFormat::check_extension(&output.path).is_err() {
             asked.warnings.push(extension_warning(&output.path));
         }
         Ok(Request {
             by: incoming.by.clone(),
             answer: incoming.answer.clone(),
-            kind,
-            when: When::from_parsed(&asked, start, is_own),
+            start,
             output: output.path,
             replaces_own: output.replaces_own,
             is_own,
@@ -146,41 +104,41 @@ impl Request {
         }
     }
 
+    /// Returns whether it asks for a memory profile instead of a trace.
+    pub(super) fn is_memory_profile(&self) -> bool {
+        self.asked.memory_profile.is_some()
+    }
+
+    /// Returns the first iteration if it records iterations: as in libkineto, if their number is given too.
+    pub(super) fn start_iteration(&self) -> Option<u64> {
+        self.asked.start_iteration.filter(|_| self.asked.iterations > 0 && !self.is_memory_profile())
+    }
+
+    /// Returns how long it records, unless it records iterations.
+    pub(super) fn length(&self) -> Duration {
+        self.asked.memory_profile.unwrap_or(self.asked.duration)
+    }
+
+    /// Returns how long collectors run before, if there is time.
+    pub(super) fn warmup(&self) -> Duration {
+        let default = if self.start.is_some() { WARMUP } else { Duration::ZERO };
+        if self.is_memory_profile() { Duration::ZERO } else { self.asked.warmup.unwrap_or(default) }
+    }
+
     /// Returns whether it begins without waiting for a start time or an iteration.
     pub(super) fn begins_at_once(&self) -> bool {
-        matches!(self.when, When::Time { start: None, .. })
+        self.start.is_none() && self.start_iteration().is_none()
     }
 
     /// Returns the time until its start; zero without a start time.
     pub(super) fn time_until_start(&self, moment: &ClockReading) -> Duration {
-        match self.when {
-            When::Time { start: Some(StartTime::Clock(at)), .. } => at.saturating_sub(moment.since_epoch()),
-            When::Time { start: Some(StartTime::Own(at)), .. } => at.saturating_duration_since(moment.now),
-            _ => Duration::ZERO,
-        }
+        let start = self.start.filter(|_| self.start_iteration().is_none());
+        start.map_or(Duration::ZERO, |start| start.time_left(moment))
     }
 
-    /// Returns whether it lasts until the program ends.
+    /// Returns whether it records until the program ends.
     pub(super) fn is_endless(&self) -> bool {
-        matches!(self.when, When::Time { length: Timetable::FOREVER, .. })
-    }
-}
-
-impl When {
-    /// Decides as libkineto does: iterations if both their number and the first one are given, else a duration.
-    fn from_parsed(asked: &ParsedRequest, start: Option<StartTime>, is_own: bool) -> When {
-        let warmup = asked.warmup.unwrap_or(if start.is_some() { WARMUP } else { Duration::ZERO });
-        match (asked.start_iteration, asked.memory_profile) {
-            (_, Some(length)) => When::Time { start, warmup: Duration::ZERO, length },
-            (Some(start), None) if asked.iterations > 0 => When::Iterations {
-                start,
-                roundup: asked.roundup.unwrap_or(1).max(1),
-                warmup: asked.warmup_iterations,
-                count: asked.iterations,
-                or: (!is_own).then_some(asked.duration),
-            },
-            _ => When::Time { start, warmup, length: asked.duration },
-        }
+        self.start_iteration().is_none() && self.length() == Timetable::FOREVER
     }
 }
 
@@ -207,20 +165,21 @@ fn check_bounds(asked: &ParsedRequest, settings: &OnDemandConfig, now: SystemTim
 /// Formats the request as a clause.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.kind == RequestKind::MemoryProfile {
+        if self.is_memory_profile() {
             f.write_str("a memory profile of ")?;
         }
         if let Some(last) = self.asked.last {
             return write!(f, "the last {last:?} into {}", self.output.display());
         }
-        match self.when {
-            When::Time { .. } if self.is_endless() => f.write_str("everything until the program ends")?,
-            When::Time { length, .. } => write!(f, "{length:?}")?,
-            When::Iterations { count, .. } => write!(f, "{}", count_with_noun(count, "iteration"))?,
+        let is_by_time = self.start_iteration().is_none();
+        match is_by_time {
+            true if self.is_endless() => f.write_str("everything until the program ends")?,
+            true => write!(f, "{:?}", self.length())?,
+            false => write!(f, "{}", count_with_noun(self.asked.iterations, "iteration"))?,
         }
-        match self.when {
-            When::Time { start: Some(_), .. } if !self.is_own => f.write_str(" from a given time on")?,
-            When::Iterations { roundup: 2.., .. } => f.write_str(" from a round one on")?,
+        match is_by_time {
+            true if self.start.is_some() && !self.is_own => f.write_str(" from a given time on")?,
+            false if self.asked.roundup.is_some_and(|roundup| roundup > 1) => f.write_str(" from a round one on")?,
             _ => {}
         }
         write!(f, " into {}", self.output.display())
@@ -251,17 +210,21 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn iterations_need_a_start_iteration() {
-        let soon = When::Time { start: None, warmup: Duration::ZERO, length: Duration::from_millis(500) };
+        let times = |text: &str| {
+            let request = read(text).unwrap();
+            (request.start_iteration(), request.start, request.warmup(), request.length())
+        };
+        let soon = (None, None, Duration::ZERO, Duration::from_millis(500));
         for text in ["", "ACTIVITIES_ITERATIONS=3", "PROFILE_START_ITERATION_ROUNDUP=9\nACTIVITIES_ITERATIONS=3"] {
-            assert_eq!(read(text).unwrap().when, soon, "{text}");
+            assert_eq!(times(text), soon, "{text}");
         }
-        assert_eq!(read("PROFILE_START_ITERATION=4").unwrap().when, soon);
+        assert_eq!(times("PROFILE_START_ITERATION=4"), soon);
         let text = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=1000\nACTIVITIES_ITERATIONS=3";
-        let or = Some(Duration::from_millis(500));
-        let iterations = When::Iterations { start: 0, roundup: 1000, warmup: 0, count: 3, or };
-        assert_eq!(read(text).unwrap().when, iterations);
-        let When::Time { start: Some(_), warmup, .. } = read(&start_in(9)).unwrap().when else { panic!("no start") };
-        assert_eq!(warmup, Duration::from_secs(5));
+        assert_eq!(times(text), (Some(0), None, Duration::ZERO, Duration::from_millis(500)));
+        let asked = read(text).unwrap().asked;
+        assert_eq!((asked.roundup, asked.warmup_iterations, asked.iterations), (Some(1000), 0, 3));
+        let (_, start, warmup, _) = times(&start_in(9));
+        assert!(matches!(start, Some(Point::Clock(_))) && warmup == Duration::from_secs(5), "{start:?} {warmup:?}");
     }
 
     // Shows the keys ACTIVITIES_ENABLED, ACTIVITIES_DURATION_SECS.
@@ -323,11 +286,12 @@ mod tests {
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn warmup_is_read_in_seconds_or_iterations() {
         let text = format!("{}\nACTIVITIES_WARMUP_PERIOD_SECS=2", start_in(9));
-        let When::Time { warmup, .. } = read(&text).unwrap().when else { panic!("no time") };
-        assert_eq!(warmup, Duration::from_secs(2));
+        let request = read(&text).unwrap();
+        assert_eq!((request.start_iteration(), request.warmup()), (None, Duration::from_secs(2)));
         let text = "PROFILE_START_ITERATION=4\nACTIVITIES_ITERATIONS=2\nACTIVITIES_WARMUP_ITERATIONS=30";
-        let When::Iterations { start, warmup, count, .. } = read(text).unwrap().when else { panic!("no iterations") };
-        assert_eq!((start, warmup, count), (4, 30, 2));
+        let request = read(text).unwrap();
+        let (warmup, count) = (request.asked.warmup_iterations, request.asked.iterations);
+        assert_eq!((request.start_iteration(), warmup, count), (Some(4), 30, 2));
     }
 
     proptest! {
@@ -348,9 +312,11 @@ mod tests {
                 "ACTIVITIES_DURATION_MSECS={duration}\nACTIVITIES_ITERATIONS={iterations}\n\
                  PROFILE_START_ITERATION={start}\nPROFILE_START_ITERATION_ROUNDUP={roundup}"
             );
-            match read(&text).map(|request| request.when) {
-                Ok(When::Time { length, .. }) => prop_assert!(length <= Config::default().ondemand.max_duration && iterations == 0),
-                Ok(When::Iterations { count, roundup, .. }) => prop_assert!(count <= ITERATIONS_MAX && roundup > 0),
+            match read(&text) {
+                Ok(request) if request.start_iteration().is_none() => {
+                    prop_assert!(request.length() <= Config::default().ondemand.max_duration && iterations == 0);
+                }
+                Ok(request) => prop_assert!(request.asked.iterations <= ITERATIONS_MAX),
                 Err(why) => prop_assert!(!why.is_empty()),
             }
         }

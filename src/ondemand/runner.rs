@@ -2,12 +2,11 @@
 
 use super::job::{Job, SavedFile, SharedPart};
 use super::machine::{Admission, ClockReading, ProgramState, RequestAction, RequestMachine};
-use super::outcome::Outcome;
 use super::place::WrittenFiles;
 use super::plan::RequestPlan;
 use super::reload::ConfigReloader;
 use super::request::Request;
-use super::source::{Incoming, RequestSource, id_of, report_outcome, report_progress};
+use super::source::{Incoming, RequestSource, id_of, outcome_json, report_outcome, report_progress};
 use super::wakeup::Wakeup;
 use crate::config::ParsedRequest;
 use crate::diag::diag;
@@ -163,13 +162,13 @@ impl Runner {
         let by = &incoming.by;
         diag!(Verbose, "ondemand", "received a request by {by}: {:?}", incoming.text);
         if ParsedRequest::is_cancel(&incoming.text) {
-            return self.cancel_requests(incoming);
+            return self.cancel_requests(session, incoming);
         }
         let settings = session.settings.next_config();
         let request = match Request::from_incoming(incoming, &settings.ondemand, &settings.placeholder_values()) {
             Ok(request) => request,
             Err(why) => {
-                let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::REFUSED).with_reason(&why);
+                let outcome = outcome_json(id_of(&incoming.text).unwrap_or(""), "refused", &why, None);
                 let text = format!("the request by {by} was refused: {why}");
                 return self.keep_outcome(report_outcome!(Warning, Failed, incoming.answer, outcome, "{text}"));
             }
@@ -198,15 +197,15 @@ impl Runner {
             Admission::Pending => {
                 report_progress!(Stage, Ongoing, request.answer, "{name} is queued behind the running request")
             }
-            Admission::Refused(why) => self.refuse_request(&request, &why),
+            Admission::Refused(why) => self.report_unserved(&request, "refused", &why),
         }
     }
 
     /// Writes what the program has recorded in the time before the request; waits for no other request.
     fn write_last(&self, session: &Arc<Session>, request: Request, last: Duration, moment: &ClockReading) {
         let part = SharedPart::new(moment.wall.checked_sub(last).unwrap_or(UNIX_EPOCH), moment.wall);
-        let plan = match RequestPlan::new(&request.when, moment, request.longest) {
-            Err(why) => return self.refuse_request(&request, &why),
+        let plan = match RequestPlan::new(&request, moment) {
+            Err(why) => return self.report_unserved(&request, "refused", &why),
             Ok(plan) => plan,
         };
         let job = Job { part, ..Job::new(Arc::new(request), plan) };
@@ -214,7 +213,7 @@ impl Runner {
         if last.writing.is_some() {
             drop(last);
             let why = "another request for the last records is being written; try again";
-            return self.refuse_request(&job.request, why);
+            return self.report_unserved(&job.request, "refused", why);
         }
         last.writing = Some(job.clone());
         last.unreported += 1;
@@ -223,13 +222,12 @@ impl Runner {
     }
 
     /// Cancels all external requests.
-    fn cancel_requests(&self, incoming: &Incoming) {
-        let Some(session) = self.session.upgrade() else { return };
+    fn cancel_requests(&self, session: &Arc<Session>, incoming: &Incoming) {
         let by = &incoming.by;
         let actions = self.lock_machine().cancel_requests(&format!("{by} requested it"));
         let count = actions.len() as u64;
-        actions.into_iter().for_each(|action| self.perform_action(&session, action));
-        let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::DONE);
+        actions.into_iter().for_each(|action| self.perform_action(session, action));
+        let outcome = outcome_json(id_of(&incoming.text).unwrap_or(""), "done", "", None);
         report_outcome!(
             Stage,
             Done,
@@ -280,10 +278,10 @@ impl Runner {
             RequestAction::Cancel(job, why) => {
                 job.cancel(session, &why);
                 self.end_request(job.id);
-                self.report_cancelled(&job.request, &why);
+                self.report_unserved(&job.request, "cancelled", &why);
             }
-            RequestAction::Refuse(request, why) => self.refuse_request(&request, &why),
-            RequestAction::CancelWaiting(request, why) => self.report_cancelled(&request, &why),
+            RequestAction::Refuse(request, why) => self.report_unserved(&request, "refused", &why),
+            RequestAction::CancelWaiting(request, why) => self.report_unserved(&request, "cancelled", &why),
         }
     }
 
@@ -296,7 +294,7 @@ impl Runner {
         let Err(why) = job.prepare(session) else { return };
         let is_news = self.lock_machine().mark_failed(job.id);
         if is_news {
-            self.refuse_request(request, &why.to_string());
+            self.report_unserved(request, "refused", &why.to_string());
         }
     }
 
@@ -311,7 +309,7 @@ impl Runner {
         if is_wanted {
             match begun {
                 Ok(()) => report_start(job, *job.late.get_or_init(|| job.plan.lateness(&moment))),
-                Err(why) => self.refuse_request(&job.request, &why.to_string()),
+                Err(why) => self.report_unserved(&job.request, "refused", &why.to_string()),
             }
         }
     }
@@ -335,22 +333,16 @@ impl Runner {
                 format!("cannot start a thread to write the trace: {why}; raise the limit on threads (ulimit -u)");
             lost.cancel(session, &why);
             self.allow_next_last(lost.id);
-            let outcome = Outcome::new(&lost.request.asked.trace_id, Outcome::FAILED).with_reason(&why);
+            let outcome = outcome_json(&lost.request.asked.trace_id, "failed", &why, None);
             self.keep_outcome(report_outcome!(Error, Failed, lost.request.answer, outcome, "the trace is lost: {why}"));
             self.end_request(lost.id);
         }
     }
 
-    fn refuse_request(&self, request: &Request, why: &str) {
-        let outcome = Outcome::new(&request.asked.trace_id, Outcome::REFUSED).with_reason(why);
-        let text = format!("{} was refused: {why}", request.display_name());
-        self.keep_outcome(report_outcome!(Warning, Failed, request.answer, outcome, "{text}"));
-    }
-
-    /// Reports the end of a request that had been accepted.
-    fn report_cancelled(&self, request: &Request, why: &str) {
-        let outcome = Outcome::new(&request.asked.trace_id, Outcome::CANCELLED).with_reason(why);
-        let text = format!("{} was cancelled: {why}", request.display_name());
+    /// Reports that a request gets no file: it was `refused`, or `cancelled` after it had been accepted.
+    fn report_unserved(&self, request: &Request, outcome: &str, why: &str) {
+        let text = format!("{} was {outcome}: {why}", request.display_name());
+        let outcome = outcome_json(&request.asked.trace_id, outcome, why, None);
         self.keep_outcome(report_outcome!(Warning, Failed, request.answer, outcome, "{text}"));
     }
 
@@ -500,10 +492,9 @@ fn report_end(job: &Job, reason: Option<&str>, saved: Result<SavedFile, Error>) 
     match saved {
         Ok(SavedFile { path, content, stats }) => {
             let late = job.late.get().copied().unwrap_or_default();
-            let outcome =
-                Outcome::new(&request.asked.trace_id, Outcome::WRITTEN).with_reason(reason.unwrap_or_default());
-            let outcome = outcome.with_file(&path, &stats, late);
-            let lost = stats.lost_slices();
+            let file = Some((&*path, &stats, late));
+            let outcome = outcome_json(&request.asked.trace_id, "written", reason.unwrap_or_default(), file);
+            let lost = stats.lost(kineto_model::Loss::SlicesOverLimit);
             if lost > 0 {
                 let all = count_with_noun(lost.saturating_add(stats.slices), "slice");
                 let text = format!("written{trace} to {}{early}, without {lost} of {all}: {content}", path.display());
@@ -513,8 +504,7 @@ fn report_end(job: &Job, reason: Option<&str>, saved: Result<SavedFile, Error>) 
             report_outcome!(Stage, Done, request.answer, outcome, "{text}")
         }
         Err(why) => {
-            let reason = why.to_string();
-            let outcome = Outcome::new(&request.asked.trace_id, Outcome::FAILED).with_reason(&reason);
+            let outcome = outcome_json(&request.asked.trace_id, "failed", &why.to_string(), None);
             report_outcome!(Error, Failed, request.answer, outcome, "not written{trace}{early}: {why}")
         }
     }
@@ -545,6 +535,10 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn end_waits_for_a_request_for_the_last_records() {
+        test_base::virtual_time(|_| end_while_a_request_is_answered());
+    }
+
+    fn end_while_a_request_is_answered() {
         let folder = tempfile::tempdir().unwrap();
         let session = Session::for_tests();
         session.start().unwrap();
@@ -557,7 +551,7 @@ mod tests {
         // Without a source, the thread ends at once.
         runner.clone().start_serving(&session, &[request], reloader, Vec::new).unwrap();
         assert_eq!(end.recv().unwrap(), RequestProgress::Done);
-        std::thread::sleep(Duration::from_millis(50));
+        test_base::wait_for_rest();
         assert!(!*runner.has_ended.lock().unwrap());
         permit.send(()).unwrap();
         runner.close(session.settings.patience());

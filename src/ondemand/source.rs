@@ -1,11 +1,12 @@
 //! Sources of requests.
 
 use crate::config::OnDemandConfig;
+use crate::trace::TraceStats;
 use std::fmt;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A source of requests, such as the daemon's socket.
 ///
@@ -66,11 +67,33 @@ pub(crate) enum RequestProgress {
     Failed,
 }
 
+/// Returns the outcome of a request as a JSON object in one line; `file` is what was written, and how late its recording began.
+pub(super) fn outcome_json(
+    id: &str,
+    outcome: &str,
+    reason: &str,
+    file: Option<(&Path, &TraceStats, Duration)>,
+) -> String {
+    let stats = file.map(|(_, stats, _)| stats);
+    let losses = stats.into_iter().flat_map(|stats| &stats.losses).filter(|(loss, _)| loss.is_loss());
+    let losses = losses.map(|(loss, count)| (loss.as_str().to_owned(), (*count).into()));
+    let object = serde_json::json!({
+        "request": id,
+        "outcome": outcome,
+        "reason": Some(reason).filter(|reason| !reason.is_empty()),
+        "path": file.map(|(path, ..)| path.to_string_lossy()),
+        "slices": stats.map(|stats| stats.slices),
+        "losses": serde_json::Value::Object(losses.collect()),
+        "late_ms": file.map_or(Duration::ZERO, |(_, _, late)| late).as_secs_f64() * 1e3,
+    });
+    object.to_string()
+}
+
 /// Reports how a request ended, to the log and to its answer channel: one line that begins with `request ended: `, and one
 /// JSON object, which it returns.
 macro_rules! report_outcome {
     ($severity:ident, $progress:ident, $answer:expr, $outcome:expr, $($text:tt)+) => {{
-        let (line, object) = (format!("request ended: {}", format_args!($($text)+)), $outcome.to_json());
+        let (line, object) = (format!("request ended: {}", format_args!($($text)+)), $outcome);
         $crate::diag::diag!(data = &object, $severity, "ondemand", "{line}");
         if let Some(answer) = &$answer {
             answer.send_line(&format!("{}\n{object}", line.trim_end()), $crate::ondemand::source::RequestProgress::$progress);

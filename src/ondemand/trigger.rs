@@ -4,8 +4,7 @@
 //! that is absent or cannot be a part of a file's name. The answers of a killed process are removed by the next process of
 //! the same id when it begins to watch.
 
-use super::outcome::Outcome;
-use super::source::{AnswerChannel, Incoming, RequestProgress, RequestSource, id_of, report_outcome};
+use super::source::{AnswerChannel, Incoming, RequestProgress, RequestSource, id_of, outcome_json, report_outcome};
 use crate::config::ParsedRequest;
 use crate::diag::diag;
 use crate::os::descriptor::CheckedDescriptor;
@@ -142,7 +141,7 @@ impl Trigger {
         match text.and_then(|text| removed.map(|()| text)) {
             Ok(text) => Some(Incoming { text, by: format!("a file of user {}", found.uid()), output: None, answer }),
             Err(why) => {
-                let outcome = Outcome::new("", Outcome::REFUSED).with_reason(&why);
+                let outcome = outcome_json("", "refused", &why, None);
                 let text = format!("the request {} was refused: {why}", self.request.display());
                 report_outcome!(Warning, Failed, answer, outcome, "{text}");
                 None

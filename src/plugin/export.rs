@@ -2,13 +2,14 @@
 #![allow(unsafe_code, reason = "the host is foreign code")]
 
 use super::{EventType, Plugin, PluginEvent, TraceBuilder};
+use crate::text::c_string;
 use kineto_devices::abi::{
-    self, Builder, Create, DeviceInfo, EventFlow, Handle, Interface, OnProfiler, Process, Push, Query, Registry,
-    ResourceInfo, Versioned,
+    self, Create, DeviceInfo, EventFlow, Handle, Interface, OnProfiler, Process, Push, Query, Registry, ResourceInfo,
+    Versioned,
 };
 use kineto_model::activity::ArgValue;
 use kineto_model::write::json_text;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Exports a [`Plugin`](crate::integration::plugin::Plugin) from a shared library.
@@ -93,15 +94,6 @@ unsafe fn checked_ref<'h, T: Versioned>(theirs: *const T) -> Option<&'h T> {
     is_whole.then(|| unsafe { &*theirs })
 }
 
-/// Returns the plugin behind a handle.
-///
-/// # Safety
-/// `handle` is null, or was returned by [`create`] for the same `P` and is not destroyed.
-unsafe fn plugin_ref<'p, P: Plugin>(handle: Handle) -> Option<&'p P> {
-    // SAFETY: by the caller's contract it is null or a live `P`, and only shared references exist.
-    unsafe { handle.cast::<P>().as_ref() }
-}
-
 unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
     let Some(query) = (unsafe { checked_ref(query) }) else { return -1 };
@@ -158,79 +150,64 @@ unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
     })
 }
 
-/// Calls `call` with the plugin of a call's parameters.
+/// Calls `call` with the plugin and a call's parameters, in which `handle` finds the plugin.
 ///
 /// # Safety
 /// `params` is null or the loading program's struct, valid during the call.
-unsafe fn with_plugin<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int {
+unsafe fn with_plugin<P: Plugin, T: Versioned>(
+    params: *mut T,
+    handle: fn(&T) -> Handle,
+    call: impl FnOnce(&P, &T),
+) -> c_int {
     // SAFETY: the caller upholds the same contract.
     let Some(params) = (unsafe { checked_ref(params) }) else { return -1 };
-    // SAFETY: the host received the handle from `create`.
-    let Some(plugin) = (unsafe { plugin_ref::<P>(params.profiler) }) else { return -1 };
+    // SAFETY: the host received the handle from `create` for the same `P`, and only shared references exist.
+    let Some(plugin) = (unsafe { handle(params).cast::<P>().as_ref() }) else { return -1 };
     status_of(|| {
-        call(plugin);
+        call(plugin, params);
         true
     })
 }
 
 unsafe extern "C" fn stop<P: Plugin>(params: *mut OnProfiler) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { with_plugin(params, P::stop) }
+    unsafe { with_plugin(params, |params| params.profiler, |plugin: &P, _| plugin.stop()) }
 }
 
 unsafe extern "C" fn pop<P: Plugin>(params: *mut OnProfiler) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { with_plugin(params, P::pop) }
+    unsafe { with_plugin(params, |params| params.profiler, |plugin: &P, _| plugin.pop()) }
 }
 
 unsafe extern "C" fn pop_user<P: Plugin>(params: *mut OnProfiler) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { with_plugin(params, P::pop_annotation) }
-}
-
-/// Calls `taken` with the plugin and the id of a call's parameters.
-///
-/// # Safety
-/// `params` is null or the loading program's struct, valid during the call.
-unsafe fn with_plugin_and_id<P: Plugin>(params: *mut Push, taken: impl FnOnce(&P, u64)) -> c_int {
-    // SAFETY: the caller upholds the same contract.
-    let Some(params) = (unsafe { checked_ref(params) }) else { return -1 };
-    // SAFETY: the host received the handle from `create`.
-    let Some(plugin) = (unsafe { plugin_ref::<P>(params.profiler) }) else { return -1 };
-    status_of(|| {
-        taken(plugin, params.id);
-        true
-    })
+    unsafe { with_plugin(params, |params| params.profiler, |plugin: &P, _| plugin.pop_annotation()) }
 }
 
 unsafe extern "C" fn push<P: Plugin>(params: *mut Push) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { with_plugin_and_id(params, P::push) }
+    unsafe { with_plugin(params, |params| params.profiler, |plugin: &P, params| plugin.push(params.id)) }
 }
 
 unsafe extern "C" fn push_user<P: Plugin>(params: *mut Push) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { with_plugin_and_id(params, P::push_annotation) }
+    unsafe { with_plugin(params, |params| params.profiler, |plugin: &P, params| plugin.push_annotation(params.id)) }
 }
 
 unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    let Some(params) = (unsafe { checked_ref(params) }) else { return -1 };
-    // SAFETY: the host received the handle from `create`.
-    let Some(plugin) = (unsafe { plugin_ref::<P>(params.profiler) }) else { return -1 };
+    let Some(known) = (unsafe { checked_ref(params) }) else { return -1 };
     // SAFETY: the host passes a struct that is valid during the call.
-    let Some(builder) = (unsafe { checked_ref(params.builder) }) else { return -1 };
-    status_of(|| {
-        plugin.deliver(&mut TraceBuilder(EventSink(builder)));
-        true
-    })
+    let Some(builder) = (unsafe { checked_ref(known.builder) }) else { return -1 };
+    // SAFETY: as above.
+    unsafe { with_plugin(params, |params| params.profiler, |plugin: &P, _| plugin.deliver(&mut TraceBuilder(builder))) }
 }
 
-/// The loading program's functions that receive events.
-pub(super) struct EventSink<'o>(&'o Builder);
-
-impl EventSink<'_> {
-    pub(super) fn event(&mut self, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
+impl TraceBuilder<'_> {
+    /// Adds an event with its arguments; returns whether the loading program has accepted it.
+    ///
+    /// Texts, numbers and booleans are kept; other values become JSON.
+    pub fn event(&mut self, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
         let PluginEvent { kind, name, start, end, device, resource, correlation, span } = *event;
         let nanos = |at: crate::time::Timestamp| at.as_nanos().cast_signed();
         let (start, end) = (nanos(start), nanos(end));
@@ -263,7 +240,8 @@ impl EventSink<'_> {
         unsafe { (self.0.add_metadata)(self.0.handle, key.as_ptr(), json.as_ptr()) };
     }
 
-    pub(super) fn device(&mut self, id: i32, name: &str, label: &str, order: i64) -> bool {
+    /// Describes a device: its name, the label of its rows, and their order among all groups.
+    pub fn device(&mut self, id: i32, name: &str, label: &str, order: i64) -> bool {
         let (name, label) = (c_string(name), c_string(label));
         let (size, name, label) = (DeviceInfo::KNOWN, name.as_ptr(), label.as_ptr());
         let device = DeviceInfo { size, id: id.into(), order, name, label };
@@ -271,15 +249,11 @@ impl EventSink<'_> {
         unsafe { (self.0.add_device)(self.0.handle, &raw const device) == 0 }
     }
 
-    pub(super) fn resource(&mut self, device: i32, resource: i32, name: &str, order: i32) -> bool {
+    /// Describes a stream or another part of a device: its name, and the order of its row.
+    pub fn resource(&mut self, device: i32, resource: i32, name: &str, order: i32) -> bool {
         let name = c_string(name);
         let resource = ResourceInfo { size: ResourceInfo::KNOWN, device, resource, order, name: name.as_ptr() };
         // SAFETY: the host's function, with its handle and a struct that is valid during the call, as is its text.
         unsafe { (self.0.add_resource)(self.0.handle, &raw const resource) == 0 }
     }
-}
-
-/// Returns a C string without the text's NUL bytes.
-fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', "")).unwrap_or_default()
 }

@@ -13,8 +13,7 @@ pub use export::__register;
 pub use kineto_devices::EventType;
 
 use crate::time::Timestamp;
-use export::EventSink;
-use kineto_model::activity::ArgValue;
+use kineto_devices::abi::Builder;
 use std::fmt;
 
 /// Records an accelerator for the programs that load it: one value is one recording.
@@ -63,7 +62,7 @@ pub trait Plugin: Send + Sync + 'static {
 pub struct NotStarted;
 
 /// Receives the records of a plugin.
-pub struct TraceBuilder<'o>(EventSink<'o>);
+pub struct TraceBuilder<'o>(&'o Builder);
 
 impl fmt::Debug for TraceBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,24 +117,5 @@ impl<'e> PluginEvent<'e> {
     /// Sets the span around it.
     pub const fn within(self, span: u64) -> PluginEvent<'e> {
         PluginEvent { span, ..self }
-    }
-}
-
-impl TraceBuilder<'_> {
-    /// Adds an event with its arguments; returns whether the loading program has accepted it.
-    ///
-    /// Texts, numbers and booleans are kept; other values become JSON.
-    pub fn event(&mut self, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
-        self.0.event(event, args)
-    }
-
-    /// Describes a device: its name, the label of its rows, and their order among all groups.
-    pub fn device(&mut self, id: i32, name: &str, label: &str, order: i64) -> bool {
-        self.0.device(id, name, label, order)
-    }
-
-    /// Describes a stream or another part of a device: its name, and the order of its row.
-    pub fn resource(&mut self, device: i32, resource: i32, name: &str, order: i32) -> bool {
-        self.0.resource(device, resource, name, order)
     }
 }

@@ -181,17 +181,6 @@ const fn is_creation_mark(key: u64) -> bool {
 }
 
 impl Frame {
-    #[cfg(not(all(test, loom)))]
-    const fn new() -> Frame {
-        Frame {
-            key: AtomicU64::new(UNUSED),
-            span: AtomicU64::new(0),
-            meta: AtomicU64::new(0),
-            parent: AtomicU64::new(0),
-            slice: AtomicU64::new(0),
-        }
-    }
-
     /// Fills a frame whose key is 0.
     #[inline(always)]
     pub(crate) fn fill(&self, key: u64, state: SpanState) {
@@ -358,19 +347,12 @@ impl Frame {
 static SPARE: PerProcess<SegQueue<&'static Frames>> = PerProcess::of_first(SegQueue::new());
 
 impl Frames {
-    /// Empty frames on loom's atomics, which no constant can hold.
-    #[cfg(all(test, loom))]
+    /// Creates empty frames.
     pub(crate) fn new() -> Frames {
         let zero = || AtomicU64::new(0);
         let frame =
             |_| Frame { key: AtomicU64::new(UNUSED), span: zero(), meta: zero(), parent: zero(), slice: zero() };
         Frames { exits: zero(), top: AtomicU64::new(BASE as u64), stack: std::array::from_fn(frame) }
-    }
-
-    #[cfg(not(all(test, loom)))]
-    const fn new() -> Frames {
-        let (exits, top) = (AtomicU64::new(0), AtomicU64::new(BASE as u64));
-        Frames { exits, top, stack: [const { Frame::new() }; FRAMES] }
     }
 
     /// Returns empty frames for a thread: reused ones, or new ones that are leaked.

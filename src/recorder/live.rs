@@ -1,6 +1,6 @@
 //! What a recorder notes in the live file of its recording.
 
-use super::{RecordedPart, Recorder};
+use super::Recorder;
 use crate::encoding::Encoded;
 use crate::live::{JournalKind, LiveFile, LiveOwner};
 use crate::time::Ticks;
@@ -34,12 +34,5 @@ impl Recorder {
     /// Notes a window of the host.
     pub(crate) fn note_window(&self, epoch: u64, start: Ticks, end: Option<Ticks>) {
         self.live().put(JournalKind::Window, (epoch, 0), |out| (start, end).encode(out));
-    }
-}
-
-impl RecordedPart {
-    /// Returns the words of the journal's entry for a record that outlived its chunk.
-    pub(super) fn live_entry(&self, key: (u64, u64)) -> Option<Vec<u64>> {
-        LiveFile::entry(JournalKind::Retained, key, |out| self.encode(out))
     }
 }

@@ -1,7 +1,7 @@
 //! Where allocators find the recorders of their reports, without a lock and without a growing list.
 
 use super::Recorder;
-use crate::buffer::Loss;
+use crate::buffer::Losses;
 use crate::os::fork;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,12 +15,12 @@ pub(crate) struct Listener {
     epoch: AtomicU64,
     /// The fork generation of the recording process.
     fork: AtomicU64,
-    recorder: Mutex<Weak<Recorder>>,
+    /// `None` is zeros, like all else in a free slot, so the list takes no room in the program's file.
+    recorder: Mutex<Option<Weak<Recorder>>>,
     /// The recording, 0 if it includes all threads.
     restricted_recording: AtomicU64,
-    over_limit: AtomicU64,
-    missed: AtomicU64,
-    internal_allocs: AtomicU64,
+    /// Events that were not recorded.
+    pub(crate) losses: Losses,
 }
 
 /// The most recorders that can receive reports at a time: one for each bit of [`OPEN`].
@@ -60,11 +60,9 @@ impl Listener {
             is_taken: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             fork: AtomicU64::new(0),
-            recorder: Mutex::new(Weak::new()),
+            recorder: Mutex::new(None),
             restricted_recording: AtomicU64::new(0),
-            over_limit: AtomicU64::new(0),
-            missed: AtomicU64::new(0),
-            internal_allocs: AtomicU64::new(0),
+            losses: Losses::new(),
         }
     }
 
@@ -85,22 +83,11 @@ impl Listener {
             self.close();
             return None;
         }
-        self.lock_recorder()?.upgrade()
-    }
-
-    /// Counts an event that was not recorded.
-    #[cold]
-    pub(crate) fn count_loss(&self, loss: Loss) {
-        let counter = match loss {
-            Loss::MemoryOverLimit => &self.over_limit,
-            Loss::MemoryOwn => &self.internal_allocs,
-            _ => &self.missed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.lock_recorder()?.as_ref()?.upgrade()
     }
 
     /// Locks the recorder. Gives up after a while: in a forked child, the holder may be a thread that does not exist.
-    fn lock_recorder(&self) -> Option<MutexGuard<'_, Weak<Recorder>>> {
+    fn lock_recorder(&self) -> Option<MutexGuard<'_, Option<Weak<Recorder>>>> {
         const TRIES: usize = 10_000;
         (0..TRIES).find_map(|_| match self.recorder.try_lock() {
             Ok(recorder) => Some(recorder),
@@ -113,81 +100,49 @@ impl Listener {
     }
 
     /// Replaces the recorder; returns false if the slot cannot be locked.
-    fn set_recorder(&self, recorder: Weak<Recorder>) -> bool {
+    fn set_recorder(&self, recorder: Option<Weak<Recorder>>) -> bool {
         let before = self.lock_recorder().map(|mut slot| std::mem::replace(&mut *slot, recorder));
         // Dropped outside the lock, because that may call the allocator.
         before.is_some()
     }
 
-    fn close(&self) {
+    /// Returns the slot's bit of [`OPEN`].
+    fn bit(&self) -> u64 {
         let slot = LISTENERS.iter().position(|listener| std::ptr::eq(listener, self));
-        OPEN.fetch_and(!slot.map_or(0, |slot| 1 << slot), Ordering::Relaxed);
+        slot.map_or(0, |slot| 1 << slot)
     }
-}
 
-/// A recorder's claim to its slot; released on drop.
-#[derive(Debug)]
-pub(crate) struct ListenerSlot {
-    listener: &'static Listener,
-    bit: u64,
-    has_left: AtomicBool,
-}
-
-impl ListenerSlot {
-    /// Claims a slot; `None` if all are taken.
-    pub(super) fn claim_for(recorder: &Arc<Recorder>) -> Option<ListenerSlot> {
-        let is_free = |(_, listener): &(usize, &Listener)| !listener.is_taken.swap(true, Ordering::Acquire);
-        let (slot, listener) = LISTENERS.iter().enumerate().find(is_free)?;
-        listener.set_recorder(Arc::downgrade(recorder)).then_some(())?;
+    /// Claims a slot for a recorder; `None` if all are taken.
+    pub(super) fn claim_for(recorder: &Arc<Recorder>) -> Option<&'static Listener> {
+        let listener = LISTENERS.iter().find(|listener| !listener.is_taken.swap(true, Ordering::Acquire))?;
+        listener.set_recorder(Some(Arc::downgrade(recorder))).then_some(())?;
         listener.fork.store(fork::generation(), Ordering::Relaxed);
-        let listener_slot = ListenerSlot { listener, bit: 1 << slot, has_left: AtomicBool::new(false) };
-        listener_slot.take_losses();
-        Some(listener_slot)
+        listener.losses.take_counts();
+        Some(listener)
     }
 
     /// Sets the recording that includes only some threads, 0 if it includes all.
     pub(super) fn restrict_to(&self, recording: u64) {
-        self.listener.restricted_recording.store(recording, Ordering::Relaxed);
+        self.restricted_recording.store(recording, Ordering::Relaxed);
     }
 
     pub(super) fn open(&self, epoch: u64) {
-        if self.has_left.load(Ordering::Relaxed) {
-            return;
-        }
-        self.listener.epoch.store(epoch, Ordering::Relaxed);
-        self.listener.fork.store(fork::generation(), Ordering::Relaxed);
+        self.epoch.store(epoch, Ordering::Relaxed);
+        self.fork.store(fork::generation(), Ordering::Relaxed);
         // Release: readers take the bit as a hint, but no record should precede the epoch.
-        OPEN.fetch_or(self.bit, Ordering::Release);
+        OPEN.fetch_or(self.bit(), Ordering::Release);
     }
 
     pub(super) fn close(&self) {
-        if self.has_left.load(Ordering::Relaxed) {
-            return;
-        }
-        OPEN.fetch_and(!self.bit, Ordering::Relaxed);
+        OPEN.fetch_and(!self.bit(), Ordering::Relaxed);
     }
 
-    /// Takes the counts of events that were not recorded.
-    pub(super) fn take_losses(&self) -> [(Loss, u64); 3] {
-        let Listener { over_limit, missed, internal_allocs: own, .. } = self.listener;
-        [(Loss::MemoryOverLimit, over_limit), (Loss::MemoryMissed, missed), (Loss::MemoryOwn, own)]
-            .map(|(loss, counter)| (loss, counter.swap(0, Ordering::Relaxed)))
-    }
-}
-
-impl ListenerSlot {
-    /// Releases the slot; nothing is opened afterwards.
+    /// Makes the slot free for other recorders.
     pub(super) fn release_slot(&self) {
         self.close();
-        if !self.has_left.swap(true, Ordering::Relaxed) && self.listener.set_recorder(Weak::new()) {
-            self.listener.is_taken.store(false, Ordering::Release);
+        if self.set_recorder(None) {
+            self.is_taken.store(false, Ordering::Release);
         }
-    }
-}
-
-impl Drop for ListenerSlot {
-    fn drop(&mut self) {
-        self.release_slot();
     }
 }
 
@@ -218,52 +173,44 @@ impl Drop for InternalAllocGuard {
 mod tests {
     use super::*;
 
-    fn is_open(slot: &ListenerSlot) -> bool {
-        open_listeners().any(|listener| std::ptr::eq(listener, slot.listener))
+    fn is_open(recorder: &Arc<Recorder>) -> bool {
+        open_listeners().any(|listener| listener.recorder().is_some_and(|open| Arc::ptr_eq(&open, recorder)))
+    }
+
+    fn recorder_with_slot() -> Arc<Recorder> {
+        let recorder = Arc::new(Recorder::for_tests());
+        assert!(recorder.claim_listener_slot());
+        recorder
     }
 
     #[test]
     fn each_open_listener_is_found_until_it_closes() {
-        let recorder = Arc::new(Recorder::for_tests());
-        let slots = [(); 3].map(|()| ListenerSlot::claim_for(&recorder).unwrap());
-        let are_open = || slots.each_ref().map(is_open);
-        slots.iter().for_each(|slot| slot.open(7));
-        assert_eq!((are_open(), slots[1].listener.epoch()), ([true; 3], 7));
-        slots[1].listener.close();
+        let recorders = [(); 3].map(|()| recorder_with_slot());
+        let are_open = || recorders.each_ref().map(is_open);
+        let epochs = recorders.each_ref().map(|recorder| recorder.open_epoch(None));
+        assert_eq!((are_open(), recorders[1].listener().unwrap().epoch()), ([true; 3], epochs[1]));
+        recorders[1].close_epoch();
         assert_eq!(are_open(), [true, false, true]);
-        slots[2].release_slot();
-        slots[2].open(8);
+        recorders[2].release_listener_slot();
+        recorders[2].open_epoch(None);
         assert_eq!(are_open(), [true, false, false], "a slot that was left stays closed");
     }
 
     #[test]
     fn dropped_slot_is_free_again() {
-        let recorder = Arc::new(Recorder::for_tests());
         for _ in 0..2 * SLOTS {
-            let slot = ListenerSlot::claim_for(&recorder).expect("the last one was released");
-            assert!(slot.listener.recorder().is_some());
+            let recorder = recorder_with_slot();
+            assert!(recorder.listener().unwrap().recorder().is_some(), "the last one was released");
         }
     }
 
     #[test]
     fn released_slot_is_not_released_again() {
-        let recorder = Arc::new(Recorder::for_tests());
-        let first = ListenerSlot::claim_for(&recorder).unwrap();
-        first.release_slot();
-        let second = ListenerSlot::claim_for(&recorder).unwrap();
+        let first = recorder_with_slot();
+        first.release_listener_slot();
+        let second = recorder_with_slot();
         drop(first);
-        assert!(second.listener.is_taken.load(Ordering::Relaxed) && second.listener.recorder().is_some());
-    }
-
-    #[test]
-    fn lost_events_are_counted_by_cause_and_taken_once() {
-        let recorder = Arc::new(Recorder::for_tests());
-        let slot = ListenerSlot::claim_for(&recorder).unwrap();
-        for cause in [Loss::MemoryOverLimit, Loss::MemoryOwn, Loss::MemoryOwn] {
-            slot.listener.count_loss(cause);
-        }
-        let taken = slot.take_losses();
-        assert_eq!(taken, [(Loss::MemoryOverLimit, 1), (Loss::MemoryMissed, 0), (Loss::MemoryOwn, 2)]);
-        assert_eq!(slot.take_losses().map(|(_, count)| count), [0; 3]);
+        let listener = second.listener().unwrap();
+        assert!(listener.is_taken.load(Ordering::Relaxed) && listener.recorder().is_some());
     }
 }

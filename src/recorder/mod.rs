@@ -18,9 +18,6 @@ mod slice_extras;
 mod span_table;
 #[cfg(feature = "segments")]
 mod stored;
-#[cfg(not(feature = "segments"))]
-#[path = "no_stored.rs"]
-mod stored;
 mod taken;
 mod thread_selection;
 mod triggers;
@@ -33,16 +30,15 @@ pub(crate) use ring::EvictionCounts;
 pub use slice_extras::CounterReport;
 pub(crate) use slice_extras::{SliceExtras, no_stacks};
 pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
-pub(crate) use stored::StoredPart;
 #[cfg(test)]
 pub(crate) use taken::TakenChunk;
-pub(crate) use taken::{RecordedBuffers, RecordedPart};
+pub(crate) use taken::{CopiedSlots, RecordedBuffers, RecordedPart};
 pub use thread_selection::ThreadFilter;
 pub(crate) use thread_selection::ThreadSelection;
 pub(crate) use triggers::{TriggerCause, TriggerEvent, TriggerQueue, WatchedSpan};
 
-use crate::buffer::{Chunk, ChunkPool, Losses, ReservedBytes, SLOTS};
-use crate::callsite::{Rules, Sites};
+use crate::buffer::{Chunk, ChunkPool, Loss, Losses, ReservedBytes, SLOTS};
+use crate::callsite::Sites;
 use crate::clock;
 use crate::correlation::CorrelationSink;
 use crate::live::LiveHandle;
@@ -54,7 +50,7 @@ use crossbeam_queue::ArrayQueue;
 use kineto_base::budget::Eviction;
 use kineto_base::hash::HashSet;
 use kineto_devices::CollectorSet;
-use memory_listeners::ListenerSlot;
+use memory_listeners::Listener;
 use ring::ChunkRing;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -93,8 +89,9 @@ pub(crate) struct Recorder {
     correlation_sink: fork::Own<Option<Arc<dyn CorrelationSink>>>,
     /// The observers of spans.
     pub(crate) observers: Observers,
-    /// Where allocators find this recorder, if it records memory.
-    listener_slot: OnceLock<ListenerSlot>,
+    /// Where allocators find this recorder, if it records memory. Once released, it may be another recorder's.
+    listener_slot: OnceLock<&'static Listener>,
+    has_released_slot: AtomicBool,
     /// Whether the current or next recording contains allocators' reports.
     memory_wanted: AtomicBool,
     /// Which threads are recorded.
@@ -117,7 +114,6 @@ pub(crate) struct LargePayload {
 }
 
 /// The buffers and tables that the threads of one process share.
-#[derive(Debug)]
 struct ProcessBuffers {
     pool: ChunkPool,
     /// Every chunk that was opened since the session began, unless it was evicted.
@@ -136,7 +132,7 @@ impl fmt::Debug for Recorder {
 }
 
 /// The part of the configuration that the span path reads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RecorderSettings {
     /// The longest field value, in bytes.
     pub(crate) field_bytes_max: usize,
@@ -167,6 +163,17 @@ impl ProcessBuffers {
             triggers: TriggerQueue::new(),
         }
     }
+
+    /// Returns the ids of live spans and of open slices, to which new records may refer.
+    fn live_ids(&self) -> LiveIds {
+        let mut ids = LiveIds::default();
+        // A thread may move a span from its frames to the table meanwhile, but not back.
+        self.lanes.collect_ids(&mut ids);
+        self.spans.collect_ids(&mut ids);
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
 }
 
 impl Recorder {
@@ -183,13 +190,14 @@ impl Recorder {
             fork: AtomicU64::new(fork::generation()),
             buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max, settings.evicts_oldest, &sites.live)),
             bytes_max,
-            losses: Losses::default(),
+            losses: Losses::new(),
             sites,
             slices_may_overlap: AtomicBool::new(false),
             cache_generations: std::array::from_fn(|_| AtomicU32::new(0)),
             correlation_sink: fork::Own::default(),
             observers,
             listener_slot: OnceLock::new(),
+            has_released_slot: AtomicBool::new(false),
             memory_wanted: AtomicBool::new(true),
             thread_selection: ThreadSelection::new(settings.threads.clone()),
             slice_extras,
@@ -201,16 +209,8 @@ impl Recorder {
 
     /// Returns a recorder that is never opened.
     pub(crate) fn inert() -> Recorder {
-        let threads = ThreadFilter::All;
-        let settings = RecorderSettings {
-            field_bytes_max: 0,
-            fields_while_idle: false,
-            records: false,
-            threads,
-            evicts_oldest: false,
-        };
-        let sites = Sites::new(Rules::default());
-        Recorder::new(0, sites, Observers::default(), SliceExtras::default(), settings)
+        let settings = RecorderSettings::default();
+        Recorder::new(0, Sites::default(), Observers::default(), SliceExtras::default(), settings)
     }
 
     #[cfg(test)]
@@ -225,7 +225,7 @@ impl Recorder {
             RecorderSettings { field_bytes_max, fields_while_idle: true, records: true, threads, evicts_oldest };
         Recorder::new(
             bytes_max,
-            Sites::new(Rules { with_args: true, ..Rules::default() }),
+            Sites::new(crate::callsite::Rules { with_args: true, ..Default::default() }),
             Observers::default(),
             SliceExtras::default(),
             settings,
@@ -321,10 +321,9 @@ impl Recorder {
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVERS_ONLY };
         self.note_window(epoch, clock::now(), None);
         self.epoch.get().store(epoch, Ordering::Release);
-        self.listener_slot
-            .get()
+        self.listener()
             .filter(|_| self.settings.records && self.records_memory())
-            .inspect(|listener_slot| listener_slot.open(epoch));
+            .inspect(|listener| listener.open(epoch));
         epoch
     }
 
@@ -337,9 +336,7 @@ impl Recorder {
         if spills {
             self.buffers().ring.set_saved_until(clock::now());
         }
-        self.listener_slot
-            .get()
-            .inspect(|listener_slot| listener_slot.restrict_to(self.thread_selection.selective_recording()));
+        self.restrict_listener();
     }
 
     /// Returns whether the oldest records are moved to disk.
@@ -350,20 +347,30 @@ impl Recorder {
     /// Notes that the recording no longer includes all threads.
     pub(crate) fn restrict_threads(&self) {
         self.thread_selection.restrict_threads();
-        self.listener_slot
-            .get()
-            .inspect(|listener_slot| listener_slot.restrict_to(self.thread_selection.selective_recording()));
+        self.restrict_listener();
+    }
+
+    fn restrict_listener(&self) {
+        let recording = self.thread_selection.selective_recording();
+        self.listener().inspect(|listener| listener.restrict_to(recording));
+    }
+
+    /// Returns the slot for receiving allocators' reports, until it is released.
+    fn listener(&self) -> Option<&'static Listener> {
+        self.listener_slot.get().copied().filter(|_| !self.has_released_slot.load(Ordering::Relaxed))
     }
 
     /// Claims a slot for receiving allocators' reports; returns false if all are taken.
     pub(crate) fn claim_listener_slot(self: &Arc<Self>) -> bool {
-        let listener_slot = ListenerSlot::claim_for(self);
-        listener_slot.is_some_and(|listener_slot| self.listener_slot.set(listener_slot).is_ok())
+        let listener = if self.listener_slot.get().is_some() { None } else { Listener::claim_for(self) };
+        listener.is_some_and(|listener| self.listener_slot.set(listener).is_ok())
     }
 
     /// Releases the slot for good.
     pub(crate) fn release_listener_slot(&self) {
-        self.listener_slot.get().inspect(|listener_slot| listener_slot.release_slot());
+        self.listener()
+            .filter(|_| !self.has_released_slot.swap(true, Ordering::Relaxed))
+            .inspect(|slot| slot.release_slot());
     }
 
     /// Sets whether recordings contain allocators' reports, from the next start on.
@@ -378,13 +385,13 @@ impl Recorder {
 
     /// Adds the lost memory records to the other losses.
     pub(crate) fn gather_losses(&self) {
-        let lost = self.listener_slot.get().map(ListenerSlot::take_losses);
-        lost.into_iter().flatten().for_each(|(loss, count)| self.losses.add(loss, count));
+        let lost = self.listener().map(|listener| listener.losses.take_counts());
+        lost.into_iter().flatten().zip(Loss::ALL).for_each(|(count, loss)| self.losses.add(*loss, count));
     }
 
     /// Ends the epoch. Threads that have not noticed yet write into chunks of that epoch for a moment longer.
     pub(crate) fn close_epoch(&self) {
-        self.listener_slot.get().inspect(|listener_slot| listener_slot.close());
+        self.listener().inspect(|listener| listener.close());
         self.epoch.get().store(0, Ordering::Release);
     }
 
@@ -413,7 +420,7 @@ impl Recorder {
     pub(crate) fn take_recorded(&self) -> RecordedBuffers {
         let buffers = self.buffers();
         while buffers.partly_filled.pop().is_some() {}
-        RecordedBuffers::new(buffers.ring.take_contents(), buffers.lanes.take_rows())
+        buffers.ring.take_contents().with_lanes(buffers.lanes.take_rows())
     }
 
     /// Discards what threads have written since the last stop; some notice the stop late.
@@ -425,24 +432,23 @@ impl Recorder {
     pub(crate) fn snapshot(&self, saves_until: Option<Ticks>) -> RecordedBuffers {
         let buffers = self.buffers();
         let contents = if self.settings.evicts_oldest {
-            buffers.ring.newest_contents(&buffers.pool, saves_until, || self.live_ids())
+            buffers.ring.newest_contents(buffers, saves_until)
         } else {
             buffers.ring.contents()
         };
-        RecordedBuffers::new(contents, buffers.lanes.rows())
+        contents.with_lanes(buffers.lanes.rows())
     }
 
     /// Evicts until a chunk can be reused; `None` if one is ready, or none is left.
     fn evict_one(&self) -> Option<Chunk> {
         let buffers = self.buffers();
-        let evict = || buffers.ring.evict_one(&buffers.pool, || self.live_ids());
-        let evicted = evict();
+        let evicted = buffers.ring.evict_one(buffers);
         if evicted.is_some() || !buffers.pool.is_exhausted() {
             return evicted;
         }
         // The last chunks are those that ended threads have left for new ones.
         std::iter::from_fn(|| buffers.partly_filled.pop()).for_each(|(chunk, at)| buffers.ring.retire_chunk(chunk, at));
-        evict()
+        buffers.ring.evict_one(buffers)
     }
 
     /// Drops the oldest records of threads and devices until there is room for new ones, and those from before `until`; does
@@ -459,7 +465,7 @@ impl Recorder {
             buffers.ring.move_horizon(at);
             devices.drop_blocks(at);
         }
-        buffers.ring.evict(&buffers.pool, until, || self.live_ids());
+        buffers.ring.evict(buffers, until);
         if let Some(horizon) = buffers.ring.horizon() {
             devices.drop_blocks(horizon.max(until));
         }
@@ -494,7 +500,7 @@ impl Recorder {
     /// Evicts what a snapshot until then has, because it is moved to disk.
     pub(crate) fn evict_saved(&self, until: Ticks) {
         let buffers = self.buffers();
-        buffers.ring.evict(&buffers.pool, until, || self.live_ids());
+        buffers.ring.evict(buffers, until);
     }
 
     /// Evicts for records of a device, if new records replace the oldest ones.
@@ -514,17 +520,6 @@ impl Recorder {
             }
             _ => Eviction::None,
         }
-    }
-
-    /// Returns the ids that new records may refer to.
-    fn live_ids(&self) -> LiveIds {
-        let mut ids = LiveIds::default();
-        // A thread may move a span from its frames to the table meanwhile, but not back.
-        self.lanes().collect_ids(&mut ids);
-        self.span_table().collect_ids(&mut ids);
-        ids.sort_unstable();
-        ids.dedup();
-        ids
     }
 
     /// Returns a chunk for `epoch`; `None` at the limit.
@@ -603,6 +598,12 @@ impl Recorder {
     }
 }
 
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.release_listener_slot();
+    }
+}
+
 /// Reserves [`SLOTS`] consecutive ids and returns the first.
 pub(crate) fn reserve_ids() -> u64 {
     NEXT_IDS.fetch_add(SLOTS as u64, Ordering::Relaxed)
@@ -644,5 +645,19 @@ mod tests {
         assert!(recorder.claim_listener_slot() && recorder.records_memory());
         recorder.set_records_memory(false);
         assert!(!recorder.records_memory());
+    }
+
+    #[test]
+    fn lost_memory_events_are_counted_by_cause_and_once() {
+        let recorder = Arc::new(Recorder::for_tests());
+        assert!(recorder.claim_listener_slot());
+        for cause in [Loss::MemoryOverLimit, Loss::MemoryOwn, Loss::MemoryOwn] {
+            recorder.listener().unwrap().losses.add(cause, 1);
+        }
+        for _ in 0..2 {
+            recorder.gather_losses();
+            let lost = |loss: Loss| recorder.losses.counts()[loss as usize];
+            assert_eq!([Loss::MemoryOverLimit, Loss::MemoryMissed, Loss::MemoryOwn].map(lost), [1, 0, 2]);
+        }
     }
 }

@@ -3,24 +3,21 @@
 //! These are slices that have not ended, the records that define spans, and what was recorded about either later: values,
 //! errors, counts, and the spans that it follows from.
 
+use super::CopiedSlots;
 use super::ring::{References, remove_reference};
-use crate::buffer::{Chunk, CommittedRecord, CommittedSlots, ReservedBytes, Tag, flag};
+use crate::buffer::{Chunk, CommittedRecord, ReservedBytes, Tag, flag};
 use crate::time::Ticks;
 use kineto_base::fallible::List;
 use kineto_base::hash::{HashMap, HashSet};
 use kineto_model::fields::decode_values;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A record that outlived its chunk, with those in front of it that belong to it.
 #[derive(Debug)]
 pub(crate) struct RetainedRecord {
-    pub(crate) first_id: u64,
-    pub(crate) epoch: u64,
-    /// The number of the lane of its thread.
-    pub(crate) lane: u64,
-    slots: Box<[[AtomicU64; 4]]>,
+    pub(super) copied: CopiedSlots,
     /// The slot of the record itself.
     at: usize,
     key: RetainedKey,
@@ -38,18 +35,11 @@ struct RetainedKey {
     detail: u64,
 }
 
-/// A record of an evicted chunk.
-pub(super) enum EvictedRecord {
-    /// The slice ended then.
-    End(u64, Ticks),
-    Needed(RetainedRecord),
-    /// Nothing needs the record; it may be a slice, an event or a memory record of that time, and have a large payload.
-    Unneeded {
-        slot: usize,
-        is_shown: bool,
-        at: Option<Ticks>,
-        large_payload: u64,
-    },
+/// Records of an evicted chunk that newer records refer to, and the ends of slices in other chunks.
+#[derive(Debug, Default)]
+pub(super) struct NeededRecords {
+    pub(super) records: Vec<RetainedRecord>,
+    pub(super) ends: Vec<(u64, Ticks)>,
 }
 
 /// The key of a record, and the record unless it was dropped.
@@ -68,15 +58,16 @@ pub(super) struct RetainedRecords {
     has_live_file: bool,
 }
 
-impl RetainedRecord {
-    /// Calls `each` for every record of an evicted chunk. Those that something refers to are needed, and what was recorded later
-    /// about records of chunks that are kept.
-    pub(super) fn sort_records(
+impl NeededRecords {
+    /// Finds the needed records of an evicted chunk: those that something refers to, and what was recorded later about records of
+    /// chunks that are kept. Calls `unneeded` for the others.
+    pub(super) fn of_chunk(
         chunk: &Chunk,
         is_referred: &dyn Fn(u64) -> bool,
         is_kept: &dyn Fn(u64) -> bool,
-        each: &mut dyn FnMut(EvictedRecord),
-    ) {
+        unneeded: &mut dyn FnMut(&CommittedRecord<'_>),
+    ) -> NeededRecords {
+        let mut needed = NeededRecords::default();
         let records = chunk.committed_slots(chunk.committed_len());
         let (mut all, mut inside) = (Vec::new(), HashSet::default());
         for record in records.records_from(0) {
@@ -98,7 +89,7 @@ impl RetainedRecord {
             let [a, b, _] = record.words;
             let key = match record.head.tag {
                 _ if is_before_slice(record) => {
-                    from.get_or_insert(record.slot());
+                    from.get_or_insert(record.slot);
                     continue;
                 }
                 Tag::Lane => {
@@ -106,7 +97,7 @@ impl RetainedRecord {
                     continue;
                 }
                 Tag::End => {
-                    each(EvictedRecord::End(a, Ticks(b)));
+                    needed.ends.push((a, Ticks(b)));
                     continue;
                 }
                 Tag::Slice | Tag::Span => Some(RetainedKey { subject: record.id(), detail: 0 }),
@@ -115,31 +106,26 @@ impl RetainedRecord {
                 }
                 _ => None,
             };
-            let start = from.take().unwrap_or(record.slot());
+            let start = from.take().unwrap_or(record.slot);
             let must_stay = |key: &RetainedKey| {
                 inside.contains(&key.subject) || key.detail != 0 && (is_referred(key.subject) || is_kept(key.subject))
             };
-            each(match key.filter(must_stay) {
-                Some(key) => EvictedRecord::Needed(RetainedRecord::copy(record, start, lane, chunk.epoch(), key)),
-                None => EvictedRecord::Unneeded {
-                    slot: record.slot(),
-                    is_shown: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter),
-                    at: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter | Tag::Memory)
-                        .then_some(Ticks(a)),
-                    large_payload: large_payload_of(record),
-                },
-            });
+            match key.filter(must_stay) {
+                Some(key) => needed.records.push(RetainedRecord::copy(record, start, lane, chunk.epoch(), key)),
+                None => unneeded(record),
+            }
         }
+        needed
     }
+}
 
+impl RetainedRecord {
     fn copy(record: &CommittedRecord<'_>, from: usize, lane: u64, epoch: u64, key: RetainedKey) -> RetainedRecord {
         let slots = record.copy_slots(from);
         let at = slots.len() - record.head.slot_count();
+        let first_id = record.id() - at as u64;
         RetainedRecord {
-            first_id: record.id() - at as u64,
-            epoch,
-            lane,
-            slots,
+            copied: CopiedSlots { first_id, epoch, lane: Some(lane), new_from: None, slots },
             at,
             key,
             large_payload: large_payload_of(record),
@@ -147,13 +133,8 @@ impl RetainedRecord {
         }
     }
 
-    /// Returns the records.
-    pub(crate) fn records(&self) -> CommittedSlots<'_> {
-        CommittedSlots::new(&self.slots, self.first_id)
-    }
-
     fn record(&self) -> Option<CommittedRecord<'_>> {
-        self.records().read_record(self.at)
+        self.copied.records().read_record(self.at)
     }
 
     /// Returns the time of late values, 0 for other records.
@@ -175,7 +156,7 @@ impl RetainedRecord {
     pub(crate) fn bytes(&self) -> u64 {
         // With the entry of the map, and what the allocator adds.
         const AROUND: usize = size_of::<RetainedRecord>() + size_of::<RetainedKey>() + 48;
-        (size_of_val(&*self.slots) + AROUND) as u64
+        self.copied.bytes() + AROUND as u64
     }
 
     /// Returns the ids that it refers to, other than that of its subject.
@@ -274,7 +255,7 @@ impl RetainedRecords {
     pub(super) fn end_slice(&mut self, slice: u64, end: Ticks) -> bool {
         let key = RetainedKey { subject: slice, detail: 0 };
         let found = self.records.get(&key);
-        let place = found.and_then(|record| record.slots.get(record.at));
+        let place = found.and_then(|record| record.copied.slots.get(record.at));
         // Relaxed: the word is independent; a trace that reads it sees the old or the new one.
         if let Some([_, _, word, _]) = place {
             word.store(end.0, Ordering::Relaxed);
@@ -300,7 +281,7 @@ impl RetainedRecords {
         let is_needed = |record: &RetainedRecord| {
             let is_open = || record.record().is_some_and(|record| record.is_open_slice());
             let is_held = || record.slice_start().is_some_and(|start| is_held(start, record.slice_end()));
-            is_needed(record.key.subject, references) || epochs.contains(&record.epoch) && is_open() || is_held()
+            is_needed(record.key.subject, references) || epochs.contains(&record.copied.epoch) && is_open() || is_held()
         };
         let mut unneeded = Vec::new();
         self.visit(&mut |record| {

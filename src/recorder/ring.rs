@@ -7,17 +7,13 @@
 //! Hooks push to queues; a thread that locks the ring receives their entries.
 
 mod chunk;
-#[cfg(feature = "segments")]
-mod live;
-#[cfg(not(feature = "segments"))]
-#[path = "ring/no_live.rs"]
 mod live;
 
 use super::busy::Busy;
 use super::memory_listeners::InternalAllocGuard;
-use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
-use super::{LargePayload, LiveIds, RecordedPart};
-use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
+use super::retained::{NeededRecords, RetainedRecord, RetainedRecords, large_payload_of};
+use super::{LargePayload, LiveIds, ProcessBuffers, RecordedBuffers, RecordedPart};
+use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS, Tag};
 use crate::clock;
 use crate::encoding::{Encoded, encoded};
 use crate::live::{JournalKind, LiveFile, LiveHandle};
@@ -28,8 +24,7 @@ use kineto_base::hash::{HashMap, HashSet};
 use live::HeldStretches;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// All chunks of a recording.
 #[derive(Debug, Default)]
@@ -108,16 +103,6 @@ encoded! {
     EvictionCounts { horizon, ids, records, needed, unsaved }
 }
 
-/// The locked state. Its guards keep the allocator out of hooks, which would lock the ring again.
-struct LockedRing<'r> {
-    state: MutexGuard<'r, RingState>,
-    /// When the guard is dropped, the live file of the state: it may be the last handle of one, which is closed after the unlock.
-    live: Option<Arc<LiveFile>>,
-    _busy: Option<Busy>,
-    _own: InternalAllocGuard,
-    _here: LockedHere,
-}
-
 thread_local! {
     static LOCKED_HERE: Cell<bool> = const { Cell::new(false) };
 }
@@ -136,23 +121,6 @@ impl Drop for LockedHere {
     fn drop(&mut self) {
         LOCKED_HERE.with(|here| here.set(false));
     }
-}
-
-/// What newer records need of an evicted chunk: records, and the ends of slices in other chunks.
-#[derive(Debug, Default)]
-struct NeededRecords {
-    records: Vec<RetainedRecord>,
-    ends: Vec<(u64, Ticks)>,
-}
-
-/// Everything in a ring.
-#[derive(Debug, Default)]
-pub(super) struct RingContents {
-    pub(super) at: Ticks,
-    /// Chunks and retained records, in no order.
-    pub(super) parts: Vec<RecordedPart>,
-    pub(super) large_payloads: Vec<(u64, Arc<LargePayload>)>,
-    pub(super) evicted: EvictionCounts,
 }
 
 /// Retained records may take one part in that many of the limit.
@@ -179,155 +147,161 @@ impl ChunkRing {
         self.retired.push((chunk, now));
     }
 
-    fn lock(&self) -> LockedRing<'_> {
-        let (busy, own) = (Busy::begin(), InternalAllocGuard::begin());
-        let is_locked = LockedHere::begin();
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = LockedRing { state, live: None, _busy: busy, _own: own, _here: is_locked };
-        state.set_live(self.live.current());
+    /// Calls `action` with the locked state. Guards keep the allocator out of hooks, which would lock the ring again.
+    fn with_state<R>(&self, action: impl FnOnce(&mut RingState) -> R) -> R {
+        let (_busy, _own, _here) = (Busy::begin(), InternalAllocGuard::begin(), LockedHere::begin());
+        let live = self.live.current();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.set_live(live);
         state.receive(self);
-        state
+        let result = action(&mut state);
+        // This may be the last handle of the file, which is closed after the unlock.
+        let live = state.live.take();
+        drop(state);
+        drop(live);
+        result
     }
 
     /// Returns when the oldest chunk that no trace holds was retired.
     pub(super) fn oldest_free(&self) -> Option<Ticks> {
-        self.lock().oldest_free()
+        self.with_state(|state| state.oldest_free())
     }
 
     /// Returns how many bytes the retired chunks have.
     pub(super) fn retired_bytes(&self) -> u64 {
-        self.lock().retired.len() as u64 * Chunk::BYTES
+        self.with_state(|state| state.retired.len() as u64 * Chunk::BYTES)
     }
 
     /// Returns the horizon.
     pub(super) fn horizon(&self) -> Option<Ticks> {
-        self.lock().evicted.horizon
+        self.with_state(|state| state.evicted.horizon)
     }
 
     /// Returns the numbers of the lanes whose records are kept.
     pub(super) fn used_lanes(&self, pool: &ChunkPool) -> HashSet<u64> {
-        let mut state = self.lock();
-        state.search_references(pool);
         let mut lanes = HashSet::default();
-        state.visit_kept(&mut |chunk| {
-            for lane in &chunk.lanes {
-                lanes.insert(*lane);
-            }
+        self.with_state(|state| {
+            state.search_references(pool);
+            state.visit_kept(&mut |chunk| {
+                for lane in &chunk.lanes {
+                    lanes.insert(*lane);
+                }
+            });
+            state.retained.visit(&mut |record| lanes.extend(record.copied.lane));
         });
-        state.retained.visit(&mut |record| _ = lanes.insert(record.lane));
         lanes
     }
 
     /// Returns the epochs of all records that are kept.
     pub(super) fn used_epochs(&self, pool: &ChunkPool) -> HashSet<u64> {
-        let mut state = self.lock();
-        state.free_held(pool);
         let mut epochs = HashSet::default();
-        state.visit_kept(&mut |chunk| _ = epochs.insert(chunk.chunk.epoch()));
-        state.retained.visit(&mut |record| _ = epochs.insert(record.epoch));
+        self.with_state(|state| {
+            state.free_held(pool);
+            state.visit_kept(&mut |chunk| _ = epochs.insert(chunk.chunk.epoch()));
+            state.retained.visit(&mut |record| _ = epochs.insert(record.copied.epoch));
+        });
         epochs
     }
 
     /// Notes all retained records in the live file again.
     pub(super) fn note_retained(&self) {
-        let mut state = self.lock();
-        state.retained.mark_all_changed();
-        state.note_changes();
+        self.with_state(|state| {
+            state.retained.mark_all_changed();
+            state.note_changes();
+        });
     }
 
     /// Moves the horizon to `to`: earlier records of devices were dropped.
     pub(super) fn move_horizon(&self, to: Ticks) {
-        let mut state = self.lock();
-        state.evicted.horizon = state.evicted.horizon.max(Some(to));
-        state.note_changes();
+        self.with_state(|state| {
+            state.evicted.horizon = state.evicted.horizon.max(Some(to));
+            state.note_changes();
+        });
     }
 
     /// Notes that a trace has all records that were committed by then, and will be moved to disk.
     pub(super) fn set_saved_until(&self, until: Ticks) {
-        self.lock().saved_until = Some(until);
+        self.with_state(|state| state.saved_until = Some(until));
     }
 
     /// Takes everything.
-    pub(super) fn take_contents(&self) -> RingContents {
-        let mut state = self.lock();
-        let contents = state.contents(self, None);
-        let live = state.live.take();
-        *state = RingState::default();
-        state.set_live(live);
-        contents
+    pub(super) fn take_contents(&self) -> RecordedBuffers {
+        self.with_state(|state| {
+            let contents = state.contents(self, None);
+            *state = RingState { live: state.live.take(), ..RingState::default() };
+            contents
+        })
     }
 
     /// Returns handles to everything.
-    pub(super) fn contents(&self) -> RingContents {
-        self.lock().contents(self, None)
+    pub(super) fn contents(&self) -> RecordedBuffers {
+        self.with_state(|state| state.contents(self, None))
     }
 
     /// Does the same after the oldest chunks have made room: while a trace holds all others, threads continue in the free ones.
     /// With `saves_until`, the contents until then will be moved to disk, and chunks that begin later are left out.
-    pub(super) fn newest_contents(
-        &self,
-        pool: &ChunkPool,
-        saves_until: Option<Ticks>,
-        live_ids: impl FnOnce() -> LiveIds,
-    ) -> RingContents {
-        let mut state = self.lock();
-        state.free_held(pool);
-        let live = state.collect_live_ids(self, pool, live_ids);
-        // No more than that, although threads take chunks meanwhile.
-        for _ in 0..state.retired.len() / 8 {
-            if !state.is_eviction_due(pool, Ticks(0)) {
-                break;
+    pub(super) fn newest_contents(&self, buffers: &ProcessBuffers, saves_until: Option<Ticks>) -> RecordedBuffers {
+        let newest = |state: &mut RingState| {
+            let pool = &buffers.pool;
+            state.free_held(pool);
+            let live = state.collect_live_ids(buffers);
+            // No more than that, although threads take chunks meanwhile.
+            for _ in 0..state.retired.len() / 8 {
+                if !state.is_eviction_due(pool, Ticks(0)) {
+                    break;
+                }
+                state.evict_oldest(pool, &live);
             }
-            state.evict_oldest(pool, &live);
-        }
-        state.drop_unneeded(&live);
-        state.note_changes();
-        let contents = state.contents(self, saves_until);
-        if saves_until.is_some() {
-            state.saved_until = saves_until;
-            // These are losses of the contents.
-            (state.evicted.needed, state.evicted.unsaved) = (0, 0);
+            state.drop_unneeded(&live);
             state.note_changes();
-        } else {
-            state.note_held(contents.at);
-        }
-        contents
+            let contents = state.contents(self, saves_until);
+            if saves_until.is_some() {
+                state.saved_until = saves_until;
+                // These are losses of the contents.
+                (state.evicted.needed, state.evicted.unsaved) = (0, 0);
+                state.note_changes();
+            } else {
+                state.note_held(contents.at);
+            }
+            contents
+        };
+        self.with_state(newest)
     }
 
     /// Evicts until a chunk can be reused; `None` if the pool has chunks, or none is left.
-    pub(super) fn evict_one(&self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> Option<Chunk> {
+    pub(super) fn evict_one(&self, buffers: &ProcessBuffers) -> Option<Chunk> {
         if LOCKED_HERE.with(Cell::get) {
             return None;
         }
-        let mut state = self.lock();
-        state.free_held(pool);
-        if !pool.is_exhausted() {
-            return pool.take_ready();
-        }
-        // While traces hold all chunks, evicting them would leave nothing.
-        state.oldest_free()?;
-        let live = state.collect_live_ids(self, pool, live_ids);
-        let mut reused = None;
-        // A chunk outside of the live file is not reused, but leaves room for another.
-        while reused.is_none() && pool.is_exhausted() && state.evict_oldest(pool, &live) {
-            reused = pool.take_ready();
-        }
-        reused
+        self.with_state(|state| {
+            let pool = &buffers.pool;
+            state.free_held(pool);
+            if !pool.is_exhausted() {
+                return pool.take_ready();
+            }
+            // While traces hold all chunks, evicting them would leave nothing.
+            state.oldest_free()?;
+            let live = state.collect_live_ids(buffers);
+            let mut reused = None;
+            // A chunk outside of the live file is not reused, but leaves room for another.
+            while reused.is_none() && pool.is_exhausted() && state.evict_oldest(pool, &live) {
+                reused = pool.take_ready();
+            }
+            reused
+        })
     }
 
     /// Evicts the oldest chunks until the pool has room, and those that were retired before `until`.
-    ///
-    /// `live_ids` returns the ids of live spans and of open slices.
-    pub(super) fn evict(&self, pool: &ChunkPool, until: Ticks, live_ids: impl Fn() -> LiveIds) {
+    pub(super) fn evict(&self, buffers: &ProcessBuffers, until: Ticks) {
         /// Threads and snapshots wait while the ring is locked.
         const AT_ONCE: usize = 8;
-        loop {
-            let mut state = self.lock();
+        let evict_some = |state: &mut RingState| {
+            let pool = &buffers.pool;
             state.free_held(pool);
             if !state.is_eviction_due(pool, until) {
-                return;
+                return false;
             }
-            let live = state.collect_live_ids(self, pool, &live_ids);
+            let live = state.collect_live_ids(buffers);
             for _ in 0..AT_ONCE {
                 if !state.is_eviction_due(pool, until) || !state.evict_oldest(pool, &live) {
                     break;
@@ -335,27 +309,9 @@ impl ChunkRing {
             }
             state.drop_unneeded(&live);
             state.note_changes();
-        }
-    }
-}
-
-impl Drop for LockedRing<'_> {
-    fn drop(&mut self) {
-        self.live = self.state.live.take();
-    }
-}
-
-impl Deref for LockedRing<'_> {
-    type Target = RingState;
-
-    fn deref(&self) -> &RingState {
-        &self.state
-    }
-}
-
-impl DerefMut for LockedRing<'_> {
-    fn deref_mut(&mut self) -> &mut RingState {
-        &mut self.state
+            true
+        };
+        while self.with_state(evict_some) {}
     }
 }
 
@@ -395,7 +351,7 @@ impl RingState {
         }
     }
 
-    fn contents(&mut self, queues: &ChunkRing, saves_until: Option<Ticks>) -> RingContents {
+    fn contents(&mut self, queues: &ChunkRing, saves_until: Option<Ticks>) -> RecordedBuffers {
         // All records before this are committed, and none after it is evicted.
         let at = clock::now();
         // A thread may have filled a chunk since the ring was locked.
@@ -418,7 +374,7 @@ impl RingState {
         for (id, payload) in &self.large_payloads.known {
             large_payloads.push((*id, payload.clone()));
         }
-        RingContents { at, parts, large_payloads, evicted: self.evicted }
+        RecordedBuffers { at, parts, lanes: Vec::new(), large_payloads, evicted: self.evicted }
     }
 
     /// Calls `each` for every chunk that is not evicted.
@@ -455,16 +411,11 @@ impl RingState {
     }
 
     /// Finds what newer records may need; returns the ids of live spans and of open slices.
-    fn collect_live_ids(
-        &mut self,
-        queues: &ChunkRing,
-        pool: &ChunkPool,
-        live_ids: impl FnOnce() -> LiveIds,
-    ) -> LiveIds {
+    fn collect_live_ids(&mut self, buffers: &ProcessBuffers) -> LiveIds {
         // First: a span that closes later is live; if one closed earlier, the search finds all references to it.
-        let live = live_ids();
-        self.receive(queues);
-        self.search_references(pool);
+        let live = buffers.live_ids();
+        self.receive(&buffers.ring);
+        self.search_references(&buffers.pool);
         live
     }
 
@@ -556,19 +507,16 @@ impl RingState {
         let RingState { references, first_ids, large_payloads, evicted: counts, saved_until, .. } = self;
         let is_referred = |id: u64| is_referred(id, references, live);
         let is_kept = |id: u64| first_ids.contains(&chunk_of(id));
-        let mut needed = NeededRecords::default();
-        RetainedRecord::sort_records(&evicted.chunk, &is_referred, &is_kept, &mut |found| match found {
-            EvictedRecord::End(slice, at) => needed.ends.push((slice, at)),
-            EvictedRecord::Needed(record) => needed.records.push(record),
-            EvictedRecord::Unneeded { slot, is_shown, at, large_payload } => {
-                counts.records += u64::from(is_shown);
+        NeededRecords::of_chunk(&evicted.chunk, &is_referred, &is_kept, &mut |record| {
+            let is_shown = matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter);
+            counts.records += u64::from(is_shown);
+            if is_shown || record.head.tag == Tag::Memory {
                 // The part of a chunk that was written before is in a trace.
-                let is_unsaved = |saved| slot >= evicted.new_from() || at > Some(saved);
-                counts.unsaved += u64::from(at.is_some() && saved_until.is_some_and(is_unsaved));
-                large_payloads.remove(large_payload);
+                let is_unsaved = |saved: Ticks| record.slot >= evicted.new_from() || record.words[0] > saved.0;
+                counts.unsaved += u64::from(saved_until.is_some_and(is_unsaved));
             }
-        });
-        needed
+            large_payloads.remove(large_payload_of(record));
+        })
     }
 
     /// Keeps those records, as far as there is room.
@@ -604,7 +552,9 @@ impl RingState {
         let mut epochs = HashSet::default();
         self.visit_chunks(&mut |chunk| _ = epochs.insert(chunk.chunk.epoch()));
         let RingState { references, first_ids, retained, large_payloads, evicted, saved_until, .. } = self;
-        let is_needed = |id: u64, references: &References| is_needed(id, references, first_ids, live);
+        // Something refers to it, or may do so later, or its chunk is kept.
+        let is_needed =
+            |id: u64, references: &References| is_referred(id, references, live) || first_ids.contains(&chunk_of(id));
         let stretches = &self.held_stretches;
         let is_held = |start, end| stretches.overlaps(start, end);
         retained.retain_needed(&epochs, is_needed, is_held, references, |large_payload, slice_start| {
@@ -614,11 +564,6 @@ impl RingState {
             evicted.unsaved += u64::from(saved_until.is_some_and(|saved| slice_start > Some(saved)));
         });
     }
-}
-
-/// Returns whether something refers to a span or slice, or may do so later, or its chunk is kept.
-fn is_needed(id: u64, references: &References, first_ids: &HashSet<u64>, live: &LiveIds) -> bool {
-    is_referred(id, references, live) || first_ids.contains(&chunk_of(id))
 }
 
 /// Returns whether something refers to a span or slice, or may do so later.

@@ -18,7 +18,8 @@ pub(crate) struct SliceExtras {
     pub(crate) frames: usize,
     /// The requested events that can be counted.
     pub(crate) events: Vec<&'static PerfEvent>,
-    reports: Vec<CounterReport>,
+    /// The state of each requested counter.
+    pub(crate) reports: Vec<CounterReport>,
     has_warned: AtomicBool,
 }
 
@@ -94,11 +95,6 @@ impl SliceExtras {
     #[inline]
     pub(crate) fn has_counters(&self) -> bool {
         !self.events.is_empty()
-    }
-
-    /// Returns the state of each requested counter.
-    pub(crate) fn reports(&self) -> Vec<CounterReport> {
-        self.reports.clone()
     }
 
     /// Starts the counters of the calling thread; `None`, with a warning, if one of them cannot be opened.
@@ -212,7 +208,7 @@ mod tests {
     fn each_event_is_counted_or_has_a_reason() {
         let wanted = ["task-clock", "cycles", "page-faults", "cycles", "context-switches"];
         let slice_extras = SliceExtras::new(0, &names(&wanted)).unwrap();
-        let reports = slice_extras.reports();
+        let reports = &slice_extras.reports;
         let told: Vec<_> = reports.iter().map(|report| &*report.name).collect();
         assert_eq!(told, ["task-clock", "cycles", "page-faults", "context-switches"]);
         let counted: Vec<_> = slice_extras.events.iter().map(|event| event.name).collect();

@@ -38,13 +38,9 @@ use std::sync::Arc;
 /// [`Profiler::schedule`](crate::Profiler::schedule).
 #[derive(Clone)]
 pub struct Schedule {
-    plan: SchedulePlan,
-}
-
-#[derive(Clone)]
-enum SchedulePlan {
-    Cycles(Cycles),
-    Custom(Arc<Custom>),
+    /// Without effect on a custom schedule.
+    cycles: Cycles,
+    custom: Option<Arc<Custom>>,
 }
 
 type Custom = dyn Fn(u64) -> ProfilerAction + Send + Sync;
@@ -105,7 +101,7 @@ impl Schedule {
     /// recorded steps without it are dropped, with a warning. If the function returns
     /// [`DeviceStopped`](ProfilerAction::DeviceStopped) or panics, the step is refused and nothing changes.
     pub fn custom(action: impl Fn(u64) -> ProfilerAction + Send + Sync + 'static) -> Schedule {
-        Schedule { plan: SchedulePlan::Custom(Arc::new(action)) }
+        Schedule { custom: Some(Arc::new(action)), ..Schedule::default() }
     }
 
     /// Sets the number of idle steps at the beginning of a cycle. Default: 0. No effect on a custom schedule.
@@ -148,18 +144,13 @@ impl Schedule {
     }
 
     fn with_cycles(mut self, change: impl FnOnce(&mut Cycles)) -> Schedule {
-        if let SchedulePlan::Cycles(cycles) = &mut self.plan {
-            change(cycles);
-        }
+        change(&mut self.cycles);
         self
     }
 
     /// Returns the action of a step; the first is 0.
     pub fn action(&self, step: u64) -> ProfilerAction {
-        match &self.plan {
-            SchedulePlan::Cycles(cycles) => cycles.action(step),
-            SchedulePlan::Custom(action) => action(step),
-        }
+        self.custom.as_ref().map_or_else(|| self.cycles.action(step), |action| action(step))
     }
 
     /// Returns the action of a step, if it is valid.
@@ -171,9 +162,8 @@ impl Schedule {
             let message = format!("the schedule {what} at step {step}; {advice}");
             Err(Error::new(ErrorKind::Config, message))
         };
-        if let SchedulePlan::Cycles(cycles) = &self.plan {
-            let fault = |why| Error::new(ErrorKind::Config, format!("cannot use this schedule: {why}"));
-            cycles.invalid_reason().map_or(Ok(()), |why| Err(fault(why)))?;
+        if let Some(why) = self.cycles.invalid_reason().filter(|_| self.custom.is_none()) {
+            return Err(Error::new(ErrorKind::Config, format!("cannot use this schedule: {why}")));
         }
         match catch_unwind(AssertUnwindSafe(|| self.action(step))) {
             Ok(ProfilerAction::DeviceStopped) => {
@@ -186,23 +176,17 @@ impl Schedule {
 
     /// Returns how many steps after `step` recording begins; `None` if it does not, or this is unknown.
     pub(crate) fn steps_to_record(&self, step: u64) -> Option<u64> {
-        match &self.plan {
-            SchedulePlan::Cycles(cycles) => cycles.steps_to_record(step),
-            SchedulePlan::Custom(_) => None,
-        }
+        if self.custom.is_none() { self.cycles.steps_to_record(step) } else { None }
     }
 
     /// Returns whether the schedule has ended at `step`.
     pub(crate) fn is_over(&self, step: u64) -> bool {
-        match &self.plan {
-            SchedulePlan::Cycles(cycles) => matches!(cycles.cycle_position(step), CyclePosition::Over),
-            SchedulePlan::Custom(_) => false,
-        }
+        self.custom.is_none() && matches!(self.cycles.cycle_position(step), CyclePosition::Over)
     }
 
     /// Returns whether the schedule produces at most one trace.
     pub(crate) fn is_single(&self) -> bool {
-        matches!(&self.plan, SchedulePlan::Cycles(cycles) if cycles.repeat == 1)
+        self.custom.is_none() && self.cycles.repeat == 1
     }
 }
 
@@ -270,16 +254,13 @@ impl Cycles {
 impl Default for Schedule {
     fn default() -> Schedule {
         let cycles = Cycles { wait: 0, warmup: 0, active: 1, repeat: 0, skip_first: 0, skip_first_wait: false };
-        Schedule { plan: SchedulePlan::Cycles(cycles) }
+        Schedule { cycles, custom: None }
     }
 }
 
 impl fmt::Debug for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.plan {
-            SchedulePlan::Cycles(cycles) => cycles.fmt(f),
-            SchedulePlan::Custom(_) => f.write_str("Custom"),
-        }
+        if self.custom.is_some() { f.write_str("Custom") } else { self.cycles.fmt(f) }
     }
 }
 

@@ -24,12 +24,6 @@ pub(super) struct StoredDevices(SortedMap<u32, Collection>);
 #[derive(Debug, Default)]
 pub(super) struct LiveBlocks(Vec<FoundBlock>);
 
-/// The collectors of a live file, each with its number.
-pub(super) struct LiveDevices {
-    collections: Vec<(u64, Collection)>,
-    places: BlockPlaces,
-}
-
 /// A block of packed records.
 #[derive(Debug)]
 struct FoundBlock {
@@ -41,56 +35,38 @@ struct FoundBlock {
     words: Vec<u64>,
 }
 
-/// The collector, arena and place of each block, in order.
-struct BlockPlaces(Vec<(u64, usize, u64)>);
-
-impl BlockPlaces {
-    fn new(blocks: &[FoundBlock]) -> BlockPlaces {
-        let mut places: Vec<_> = blocks.iter().map(|each| (each.collector.into(), each.arena, each.place)).collect();
-        sort_few(&mut places);
-        BlockPlaces(places)
-    }
-
-    fn of_arena(&self, collector: u64, arena: usize) -> Vec<u64> {
-        self.0.iter().filter(|of| (of.0, of.1) == (collector, arena)).map(|(_, _, place)| *place).collect()
-    }
-}
-
-/// Writes the collectors.
+/// Writes the collectors. Each frame has the number of its own, so that a damaged one does no harm to another.
 pub(super) fn write_devices(devices: &DeviceRecords, frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
-    (0..).zip(devices.collections()).try_for_each(|(number, collection)| write_collection(number, collection, frames))
-}
-
-/// Writes a collection. Each frame has its number, so that a damaged one does no harm to another collection.
-fn write_collection(number: u32, collection: &Collection, frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
-    frames.write_frame(FrameKind::Collection, |out| {
-        number.encode(out);
-        collection.encode(out);
-    })?;
-    collection.records.write_parts(&|entry, each| collection.visit_args(entry, each), &mut |part| match part {
-        RecordsPart::Names(first, names) => frames.write_frame(FrameKind::Names, |out| {
-            (number, first).encode(out);
-            encode_items(names.iter(), out);
-        }),
-        RecordsPart::Block(_, []) => Ok(()),
-        RecordsPart::Block(arena, words) => frames.write_frame(FrameKind::Block, |out| {
-            (number, arena).encode(out);
-            encode_words(words.iter().copied(), out);
-        }),
+    (0_u32..).zip(devices.collections()).try_for_each(|(number, collection)| {
+        frames.write_frame(FrameKind::COLLECTION, |out| {
+            number.encode(out);
+            collection.encode(out);
+        })?;
+        collection.records.write_parts(&|entry, each| collection.visit_args(entry, each), &mut |part| match part {
+            RecordsPart::Names(first, names) => frames.write_frame(FrameKind::NAMES, |out| {
+                (number, first).encode(out);
+                encode_items(names.iter(), out);
+            }),
+            RecordsPart::Block(_, []) => Ok(()),
+            RecordsPart::Block(arena, words) => frames.write_frame(FrameKind::BLOCK, |out| {
+                (number, arena).encode(out);
+                encode_words(words.iter().copied(), out);
+            }),
+        })
     })
 }
 
 impl StoredDevices {
     /// Adds the contents of a frame; `None` if it makes no sense, or belongs to a frame that was lost.
     pub(super) fn add_frame(&mut self, kind: FrameKind, from: &mut &[u8]) -> Option<()> {
-        if kind == FrameKind::Collection {
+        if kind == FrameKind::COLLECTION {
             self.0.insert(u32::decode(from)?, Encoded::decode(from)?);
             return Some(());
         }
         let (number, place) = <(u32, usize)>::decode(from)?;
         let records = &mut self.0.get_mut(&number)?.records;
         match kind {
-            FrameKind::Names => records.add_names(place, &Vec::decode(from)?),
+            FrameKind::NAMES => records.add_names(place, &Vec::decode(from)?),
             _ => records.add_block(place, decode_words(from, |[word]| word)?),
         }
     }
@@ -108,27 +84,41 @@ impl LiveBlocks {
         self.0.push(FoundBlock { collector, arena, place, moved, words: words.to_vec() });
     }
 
-    /// Returns the collectors with their records, without those that were moved to disk `until` that time.
-    pub(super) fn read_devices(self, entries: &Entries<'_>, until: Option<Ticks>, damaged: &mut u64) -> LiveDevices {
-        let LiveBlocks(mut blocks) = self;
-        let places = BlockPlaces::new(&blocks);
-        let mut collections = entries.all::<Collection>(JournalKind::Collection, damaged);
-        for ((number, _), tables) in entries.all(JournalKind::Tables, damaged) {
+    /// Returns the collectors with their windows and records, without the records that were moved to disk `until` that time.
+    ///
+    /// `numbers` are the collectors of the windows, and `last` is the last known time. Also returns how many things made no sense.
+    pub(super) fn into_devices(
+        self,
+        entries: &Entries<'_>,
+        (until, last): (Option<Ticks>, Ticks),
+        numbers: &[u64],
+        windows: &mut WindowSet,
+        converter: &Converter,
+    ) -> (DeviceRecords, u64) {
+        let (LiveBlocks(mut blocks), mut damaged) = (self, 0);
+        let mut places = Vec::with_capacity(blocks.len());
+        for block in &blocks {
+            places.push(((u64::from(block.collector), block.arena), block.place));
+        }
+        sort_few(&mut places);
+        let places = SortedMap::group(places);
+        let mut collections = entries.all::<Collection>(JournalKind::Collection, &mut damaged);
+        for ((number, _), tables) in entries.all(JournalKind::Tables, &mut damaged) {
             if let Some(collection) = collections.get_mut(&(number, 0)) {
                 collection.records.set_tables(tables);
             }
         }
-        for ((number, _), (last_call, work)) in entries.all(JournalKind::Dropped, damaged) {
+        for ((number, _), (last_call, work)) in entries.all(JournalKind::Dropped, &mut damaged) {
             if let Some(collection) = collections.get_mut(&(number, 0)) {
                 (collection.records.last_call_before, collection.records.evicted_work) = (last_call, work);
             }
         }
-        for ((number, first), names) in entries.all::<Vec<String>>(JournalKind::Names, damaged) {
+        for ((number, first), names) in entries.all::<Vec<String>>(JournalKind::Names, &mut damaged) {
             let added = collections.get_mut(&(number, 0)).and_then(|collection| {
                 let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
                 collection.records.add_names(usize::try_from(first).ok()?, &names)
             });
-            *damaged += u64::from(added.is_none());
+            damaged += u64::from(added.is_none());
         }
         blocks.retain(|block| block.moved == Ticks(0) || until.is_none_or(|until| block.moved > until));
         // Those that were moved are older.
@@ -136,7 +126,7 @@ impl LiveBlocks {
         sort_few_by_key(&mut blocks, |block| (age(block), block.place));
         for block in &blocks {
             let Some(collection) = collections.get_mut(&(block.collector.into(), 0)) else {
-                *damaged += 1;
+                damaged += 1;
                 continue;
             };
             // Work that waits is also in the blocks that follow those that were moved.
@@ -147,28 +137,17 @@ impl LiveBlocks {
             };
             let newer: Vec<_> = blocks.iter().filter(is_newer).map(|other| other.words.as_slice()).collect();
             let added = collection.records.add_live_block(block.arena, block.words.clone(), &newer);
-            *damaged += u64::from(added.is_none());
+            damaged += u64::from(added.is_none());
         }
-        let collections = collections.into_iter().map(|((number, _), collection)| (number, collection)).collect();
-        LiveDevices { collections, places }
-    }
-}
-
-impl LiveDevices {
-    /// Assigns each collector its windows; `numbers` are the collectors of the windows, and `last` is the last known time.
-    pub(super) fn with_windows(
-        mut self,
-        numbers: &[u64],
-        windows: &mut WindowSet,
-        converter: &Converter,
-        last: Ticks,
-    ) -> DeviceRecords {
         // A device's clock may be ahead, and its work may be known before it has ended.
         let latest = Timestamp::from_nanos(converter.timestamp_of(last).as_nanos().saturating_add(AHEAD_NS));
-        for (number, collection) in &mut self.collections {
-            let at = numbers.iter().position(|of| of == number).unwrap_or(usize::MAX);
+        let mut found = Vec::new();
+        for ((number, _), mut collection) in collections {
+            let at = numbers.iter().position(|of| *of == number).unwrap_or(usize::MAX);
             if !windows.gaps.is_empty() {
-                let gaps = collection.records.note_missing_blocks(|arena| self.places.of_arena(*number, arena));
+                let gaps = collection
+                    .records
+                    .note_missing_blocks(|arena| places.get(&(number, arena)).cloned().unwrap_or_default());
                 let ticks_at = |theirs: u64| converter.ticks_at(collection.clock.timestamp_of(theirs));
                 gaps.into_iter().for_each(|(from, to)| windows.leave_out_of_device(at, (ticks_at(from), ticks_at(to))));
             }
@@ -180,7 +159,8 @@ impl LiveDevices {
                 window.1 = latest;
             }
             collection.uncut_window = collection.uncut_window.map(|(start, end)| (start, end.max(latest)));
+            found.push(collection);
         }
-        DeviceRecords::new(self.collections.into_iter().map(|(_, collection)| collection).collect())
+        (DeviceRecords::new(found), damaged)
     }
 }

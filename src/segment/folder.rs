@@ -19,7 +19,6 @@ pub(crate) const LIVE: &str = "live";
 /// The most bytes of a segment or a live file: more than a machine has memory for.
 pub(super) const BYTES_MAX: u64 = 1 << 40;
 
-#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 impl Segment {
     /// Returns the files of the segments in a folder, oldest first, also one that its process had not finished.
     ///
@@ -125,7 +124,7 @@ pub(super) fn is_live_file_in_use(file: &File, header: &LiveHeader) -> bool {
 pub(crate) fn left_live_files(folder: &Path) -> Vec<PathBuf> {
     let is_left = |parent: &Folder, name: &OsStr, _: &Path| {
         let Ok(mut file) = parent.open_entry(name, BYTES_MAX) else { return false };
-        let header = super::live::read_header(&mut file).ok();
+        let header = super::live::read_start(&mut file).ok().and_then(|(header, _)| header);
         header.is_some_and(|header| !is_live_file_in_use(&file, &header))
     };
     find_entries(folder, live::EXTENSION, is_left)

@@ -1,10 +1,10 @@
 //! Reads a trace from a live file, which a process has left that was killed. The file is untrusted.
 
-use super::Segment;
 use super::devices::LiveBlocks;
 use super::folder::BYTES_MAX;
-use super::header::{HeaderFault, SegmentHeader};
-use super::read::{SegmentFault, read_frames};
+use super::header::SegmentHeader;
+use super::read::read_frames;
+use super::{Segment, SegmentFault};
 use crate::buffer::{Loss, Tag};
 use crate::callsite::SiteDescription;
 use crate::clock::{Anchor, Converter};
@@ -13,7 +13,7 @@ use crate::live::{
     ENTRY_WORDS, HEADER_WORDS, JournalKind, LiveHeader, SLOT_WORDS, SlotUse, journal_entries, slots_start,
 };
 use crate::os::folder::Folder;
-use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, StoredPart};
+use crate::recorder::{CopiedSlots, EvictionCounts, LaneRow, LargePayload, RecordedPart};
 use crate::time::Ticks;
 use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
 use kineto_base::fallible::attempt;
@@ -32,7 +32,7 @@ const SLOTS_MAX: usize = 1 << 28;
 #[derive(Debug, Default)]
 struct LiveContents {
     /// By their first ids.
-    parts: BTreeMap<u64, StoredPart>,
+    parts: BTreeMap<u64, CopiedSlots>,
     journal: BTreeMap<u64, Vec<u64>>,
     blocks: LiveBlocks,
     /// When a trace was taken that has all records of a chunk and was moved to disk, by the chunk's first id.
@@ -57,11 +57,6 @@ pub(super) fn is_live_file(first: &[u8]) -> bool {
     first.starts_with(b"KINELIVE")
 }
 
-/// Reads the header of a live file.
-pub(super) fn read_header(file: &mut impl Read) -> Result<LiveHeader, SegmentFault> {
-    check_header(&read_words(file, &mut Vec::new(), HEADER_WORDS)?)
-}
-
 /// Reads the start of a file; returns the header, if it is that of a live file, and the bytes.
 pub(super) fn read_start(file: &mut impl Read) -> io::Result<(Option<LiveHeader>, Vec<u8>)> {
     let mut start = Vec::new();
@@ -72,8 +67,8 @@ pub(super) fn read_start(file: &mut impl Read) -> io::Result<(Option<LiveHeader>
 fn check_header(words: &[u64]) -> Result<LiveHeader, SegmentFault> {
     match LiveHeader::read(words) {
         Some(Ok(header)) if header.slots <= SLOTS_MAX => Ok(header),
-        Some(Err(version)) => Err(HeaderFault::OtherVersion(u32::try_from(version).unwrap_or(u32::MAX)).into()),
-        _ => Err(HeaderFault::Damaged.into()),
+        Some(Err(version)) => Err(SegmentFault::OtherVersion(u32::try_from(version).unwrap_or(u32::MAX))),
+        _ => Err(SegmentFault::DamagedHeader),
     }
 }
 
@@ -88,7 +83,7 @@ pub(super) fn read_live_file(
     let mut bytes = first;
     let words = read_words(&mut file, &mut bytes, HEADER_WORDS)?;
     let header = check_header(&words)?;
-    let (generation, length) = LiveHeader::journal(&words).ok_or(HeaderFault::Damaged)?;
+    let (generation, length) = LiveHeader::journal(&words).ok_or(SegmentFault::DamagedHeader)?;
     let used = read_directory(&mut file, header.slots)?;
     let skipped = slots_start(header.slots) - HEADER_WORDS - header.slots * ENTRY_WORDS;
     read_words(&mut file, &mut Vec::new(), skipped)?;
@@ -115,23 +110,9 @@ pub(super) fn read_live_file(
     });
     let read = attempt(|| contents.into_trace(&entries, moved)).map_err(io::Error::from)?;
     let (trace, damaged) = read?;
-    let devices = trace.contents().devices;
-    let (unknown_layouts, unread_collectors) = (devices.unknown_layouts(), devices.unread_collectors());
-    let segment = Segment {
-        trace,
-        number: 0,
-        process_id: header.process_id,
-        process_uuid: header.process_uuid,
-        boot_id: header.boot_id,
-        start: header.start,
-        is_complete: false,
-        lost_frames: damaged,
-        lost_bytes: 0,
-        unknown_layouts,
-        unread_collectors,
-    };
-    segment.trace.contents().metadata.mark_incomplete(&segment.to_string());
-    Ok(segment)
+    let LiveHeader { process_id, process_uuid, boot_id, start, .. } = header;
+    let header = SegmentHeader { number: 0, process_id, process_uuid, boot_id, start };
+    Ok(Segment::new(trace, header, false, damaged, 0))
 }
 
 /// Returns what the segments of a process in a folder have: the last has the most of each chunk that is still in use. `None` if there
@@ -148,7 +129,7 @@ fn read_moved(folder: &Path, process: u128) -> Option<MovedRecords> {
         (segment.is_complete && segment.process_uuid == process).then_some(segment)
     });
     let last = last?;
-    let recorded = last.trace.contents().recorded;
+    let recorded = &last.trace.contents().recorded;
     let slots = recorded.parts.iter().filter(|part| part.lane().is_none());
     let slots = slots.map(|part| (part.first_id(), part.records().len())).collect();
     Some(MovedRecords { until: Some(recorded.whole.1), slots })
@@ -185,14 +166,14 @@ impl LiveContents {
         let [kind, a, b, c, d, ..] = *entry;
         match SlotUse::from_number(kind) {
             Some(SlotUse::Chunk) => {
-                let Some((part, damaged)) = StoredPart::of_chunk(words) else { return };
+                let Some((part, damaged)) = CopiedSlots::of_chunk(words) else { return };
                 self.damaged += damaged;
-                let known = self.parts.get(&part.first_id()).map_or(0, StoredPart::bytes);
+                let known = self.parts.get(&part.first_id).map_or(0, CopiedSlots::bytes);
                 if part.bytes() > known {
-                    let moved = (a > 0).then_some((part.first_id(), Ticks(a)));
-                    self.moved_chunks.remove(&part.first_id());
+                    let moved = (a > 0).then_some((part.first_id, Ticks(a)));
+                    self.moved_chunks.remove(&part.first_id);
                     self.moved_chunks.extend(moved);
-                    self.parts.insert(part.first_id(), part);
+                    self.parts.insert(part.first_id, part);
                 }
             }
             Some(SlotUse::Journal) if a == generation => drop(self.journal.insert(b, words.to_vec())),
@@ -237,7 +218,7 @@ impl LiveContents {
                 _ if self.moved_chunks.contains_key(first_id) && all_are_moved(first_id) => usize::MAX,
                 slots => slots.copied().unwrap_or(0),
             };
-            self.parts.iter_mut().for_each(|(first_id, part)| part.set_new_from(in_segment(first_id)));
+            self.parts.iter_mut().for_each(|(first_id, part)| part.new_from = Some(in_segment(first_id)));
         }
         let mut parts: Vec<_> = self.parts.into_values().map(RecordedPart::Stored).chain(retained).collect();
         let last = parts.iter().filter_map(last_time).max().unwrap_or_default().max(last_anchor);
@@ -270,8 +251,9 @@ impl LiveContents {
         let sites = entries.list(JournalKind::Site, damaged, SiteDescription::unknown);
         let payloads = entries.all::<Arc<LargePayload>>(JournalKind::LargePayload, damaged);
         let payloads = payloads.into_iter().map(|((id, _), payload)| (id, payload)).collect();
-        let devices = self.blocks.read_devices(entries, until, damaged);
-        let devices = devices.with_windows(&numbers, &mut windows, &converter, last);
+        let times = (until, last);
+        let (devices, lost) = self.blocks.into_devices(entries, times, &numbers, &mut windows, &converter);
+        *damaged += lost;
         let mut recorded = Recorded::of_live_file(lanes, sites, windows, evicted);
         // Records of threads that had not noticed the end of an earlier recording.
         parts.retain(|part| part.records().len() > 0);

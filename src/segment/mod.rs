@@ -25,8 +25,7 @@ use crate::os::folder::open_entry;
 use crate::text::{count_with_noun, escaped_path};
 use crate::time::Timestamp;
 use crate::trace::Trace;
-use header::HeaderFault;
-use read::SegmentFault;
+use header::SegmentHeader;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -70,8 +69,31 @@ pub struct Segment {
     pub unread_collectors: u64,
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 impl Segment {
+    /// Creates the result of reading a file; the trace's metadata says if it is not whole.
+    fn new(trace: Trace, header: SegmentHeader, is_complete: bool, lost_frames: u64, lost_bytes: u64) -> Segment {
+        let devices = &trace.contents().devices;
+        let (unknown_layouts, unread_collectors) = (devices.unknown_layouts(), devices.unread_collectors());
+        let SegmentHeader { number, process_id, process_uuid, boot_id, start } = header;
+        let segment = Segment {
+            trace,
+            number,
+            process_id,
+            process_uuid,
+            boot_id,
+            start,
+            is_complete,
+            lost_frames,
+            lost_bytes,
+            unknown_layouts,
+            unread_collectors,
+        };
+        if !segment.is_whole() {
+            segment.trace.contents().metadata.mark_incomplete(&segment.to_string());
+        }
+        segment
+    }
+
     /// Returns whether everything was read.
     pub fn is_whole(&self) -> bool {
         let unread = (self.unknown_layouts, self.unread_collectors);
@@ -106,7 +128,6 @@ impl fmt::Display for Segment {
     }
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
 impl Trace {
     /// Reads a segment, which [`write_segment`](Trace::write_segment) wrote in this or another process.
     ///
@@ -184,19 +205,36 @@ fn cannot_read(path: &Path, error: io::Error) -> Error {
     Error::io("read", path, error, "name a segment file that you may read")
 }
 
+/// Why a file yields no trace.
+#[derive(Debug)]
+enum SegmentFault {
+    Io(io::Error),
+    NoSegment,
+    OtherVersion(u32),
+    DamagedHeader,
+    /// A table is missing without which the others mean nothing.
+    Missing(&'static str),
+}
+
+impl From<io::Error> for SegmentFault {
+    fn from(error: io::Error) -> SegmentFault {
+        SegmentFault::Io(error)
+    }
+}
+
 impl SegmentFault {
     fn into_error(self, path: &Path) -> Error {
         let file = escaped_path(path);
         let (kind, why) = match self {
             SegmentFault::Io(error) => return cannot_read(path, error),
-            SegmentFault::Header(HeaderFault::NoSegment) => {
+            SegmentFault::NoSegment => {
                 (ErrorKind::NotATrace, "it is not a segment; name a file that `write_segment` wrote".to_owned())
             }
-            SegmentFault::Header(HeaderFault::OtherVersion(version)) => {
+            SegmentFault::OtherVersion(version) => {
                 let advice = "read it with the version of tracing-kineto that wrote it";
                 (ErrorKind::Unsupported, format!("its format is version {version}; {advice}"))
             }
-            SegmentFault::Header(HeaderFault::Damaged) => {
+            SegmentFault::DamagedHeader => {
                 (ErrorKind::NotATrace, "its header is damaged; read another copy of the file".to_owned())
             }
             SegmentFault::Missing(table) => {

@@ -17,10 +17,6 @@ pub(super) struct StoredDevices(SortedSet<u32>);
 #[derive(Debug, Default)]
 pub(super) struct LiveBlocks(Vec<(u64, Ticks)>);
 
-/// The collectors of which a live file has records.
-#[derive(Debug, Default)]
-pub(super) struct LiveDevices(SortedSet<u64>);
-
 /// Writes nothing: this build records no devices. Those of a file that it did not read would be lost.
 ///
 /// # Errors
@@ -37,7 +33,7 @@ impl StoredDevices {
     /// Notes whose records a frame has; `None` if it makes no sense.
     pub(super) fn add_frame(&mut self, kind: FrameKind, from: &mut &[u8]) -> Option<()> {
         let number = u32::decode(from)?;
-        if kind == FrameKind::Block {
+        if kind == FrameKind::BLOCK {
             self.0.insert(number);
         }
         *from = &[];
@@ -45,7 +41,7 @@ impl StoredDevices {
     }
 
     pub(super) fn into_devices(self) -> DeviceRecords {
-        DeviceRecords::of_unread(self.0.into_iter().count() as u64)
+        DeviceRecords::of_unread(self.0.len() as u64)
     }
 }
 
@@ -55,25 +51,17 @@ impl LiveBlocks {
         self.0.push((of >> 8, moved));
     }
 
-    /// Returns the collectors of the blocks that were not moved to disk `until` that time.
-    pub(super) fn read_devices(self, _entries: &Entries<'_>, until: Option<Ticks>, _damaged: &mut u64) -> LiveDevices {
-        let is_here = |moved| moved == Ticks(0) || until.is_none_or(|until| moved > until);
-        let mut collectors = SortedSet::default();
-        for (of, _) in self.0.into_iter().filter(|(_, moved)| is_here(*moved)) {
-            collectors.insert(of);
-        }
-        LiveDevices(collectors)
-    }
-}
-
-impl LiveDevices {
-    pub(super) fn with_windows(
+    /// Counts the collectors of the blocks that were not moved to disk `until` that time.
+    pub(super) fn into_devices(
         self,
+        _entries: &Entries<'_>,
+        (until, _last): (Option<Ticks>, Ticks),
         _numbers: &[u64],
         _windows: &mut WindowSet,
         _converter: &Converter,
-        _last: Ticks,
-    ) -> DeviceRecords {
-        DeviceRecords::of_unread(self.0.into_iter().count() as u64)
+    ) -> (DeviceRecords, u64) {
+        let is_here = |moved| moved == Ticks(0) || until.is_none_or(|until| moved > until);
+        let here = self.0.into_iter().filter(|(_, moved)| is_here(*moved));
+        (DeviceRecords::of_unread(here.map(|(of, _)| of).collect::<SortedSet<_>>().len() as u64), 0)
     }
 }

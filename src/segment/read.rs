@@ -1,28 +1,19 @@
 //! Reads a trace from the frames of a file, which is untrusted.
 
-use super::Segment;
 use super::devices::StoredDevices;
-use super::frame::{FrameKind, FrameReader, SegmentFrame};
-use super::header::{HeaderFault, SegmentHeader};
-use super::live;
+use super::frame::{FrameKind, FrameReader};
+use super::header::SegmentHeader;
+use super::{Segment, SegmentFault, live};
 use crate::clock::Converter;
 use crate::encoding::Encoded;
 use crate::recorder::{LargePayload, RecordedPart};
-use crate::trace::{Recorded, StoredCpuTrace, Trace, TraceInfo, TraceMetadata};
+use crate::time::Timestamp;
+use crate::trace::{CpuTraceBuilder, Recorded, Trace, TraceInfo, TraceMetadata};
 use kineto_base::fallible::attempt;
 use kineto_base::sorted::SortedMap;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Why a file yields no trace.
-#[derive(Debug)]
-pub(super) enum SegmentFault {
-    Io(io::Error),
-    Header(HeaderFault),
-    /// A table is missing without which the others mean nothing.
-    Missing(&'static str),
-}
 
 /// The contents of a trace, as far as they were read.
 #[derive(Default)]
@@ -32,8 +23,8 @@ struct PartialTrace {
     recorded: Option<Recorded>,
     parts: Vec<RecordedPart>,
     large_payloads: Vec<(u64, Arc<LargePayload>)>,
-    /// By their numbers in the file.
-    pushed: SortedMap<u32, StoredCpuTrace>,
+    /// Builders and their ends, by their numbers in the file.
+    pushed: SortedMap<u32, (CpuTraceBuilder, Timestamp)>,
     devices: StoredDevices,
     has_end: bool,
 }
@@ -50,50 +41,32 @@ pub(super) fn read_frames(header: &[u8], file: impl Read) -> Result<Segment, Seg
     let header = SegmentHeader::read(header)?;
     let (mut frames, mut contents) = (FrameReader::new(file, header.number), PartialTrace::default());
     let mut unreadable = 0;
-    while let Some(frame) = frames.next_frame()? {
-        let added = attempt(|| contents.add_frame(frame)).map_err(io::Error::from)?;
+    while let Some((kind, body)) = frames.next_frame()? {
+        let added = attempt(|| contents.add_frame(kind, body)).map_err(io::Error::from)?;
         unreadable += u64::from(added.is_none());
     }
     let (lost, is_complete) = (frames.lost, contents.has_end);
     let (trace, strays) = contents.into_trace()?;
-    let devices = trace.contents().devices;
-    let (unknown_layouts, unread_collectors) = (devices.unknown_layouts(), devices.unread_collectors());
-    let SegmentHeader { number, process_id, process_uuid, boot_id, start } = header;
-    let segment = Segment {
-        trace,
-        number,
-        process_id,
-        process_uuid,
-        boot_id,
-        start,
-        is_complete,
-        lost_frames: lost.frames.saturating_add(unreadable).saturating_add(strays),
-        lost_bytes: lost.bytes,
-        unknown_layouts,
-        unread_collectors,
-    };
-    if !segment.is_whole() {
-        segment.trace.contents().metadata.mark_incomplete(&segment.to_string());
-    }
-    Ok(segment)
+    let lost_frames = lost.frames.saturating_add(unreadable).saturating_add(strays);
+    Ok(Segment::new(trace, header, is_complete, lost_frames, lost.bytes))
 }
 
 impl PartialTrace {
     /// Adds the contents of a frame; `None` if it makes no sense, or belongs to a frame that was lost.
-    fn add_frame(&mut self, frame: SegmentFrame<'_>) -> Option<()> {
-        let from = &mut { frame.body };
-        match FrameKind::from_number(frame.kind)? {
-            FrameKind::Info => self.info = Some((Encoded::decode(from)?, Encoded::decode(from)?)),
-            FrameKind::Clock => self.converter = Some(Encoded::decode(from)?),
-            FrameKind::Host => self.recorded = Some(Encoded::decode(from)?),
-            FrameKind::Records => self.parts.push(Encoded::decode(from)?),
-            FrameKind::LargePayload => self.large_payloads.push(Encoded::decode(from)?),
-            FrameKind::Pushed => drop(self.pushed.insert(u32::decode(from)?, Encoded::decode(from)?)),
-            FrameKind::PushedPiece => self.pushed.get_mut(&u32::decode(from)?)?.add_piece(from)?,
-            kind @ (FrameKind::Collection | FrameKind::Names | FrameKind::Block) => {
-                self.devices.add_frame(kind, from)?
-            }
-            FrameKind::End => self.has_end = true,
+    fn add_frame(&mut self, kind: FrameKind, mut body: &[u8]) -> Option<()> {
+        let from = &mut body;
+        match kind {
+            FrameKind::INFO => self.info = Some((Encoded::decode(from)?, Encoded::decode(from)?)),
+            FrameKind::CLOCK => self.converter = Some(Encoded::decode(from)?),
+            FrameKind::HOST => self.recorded = Some(Encoded::decode(from)?),
+            FrameKind::RECORDS => self.parts.push(Encoded::decode(from)?),
+            FrameKind::LARGE_PAYLOAD => self.large_payloads.push(Encoded::decode(from)?),
+            FrameKind::PUSHED => drop(self.pushed.insert(u32::decode(from)?, Encoded::decode(from)?)),
+            FrameKind::PUSHED_PIECE => self.pushed.get_mut(&u32::decode(from)?)?.0.add_piece(from)?,
+            FrameKind::COLLECTION | FrameKind::NAMES | FrameKind::BLOCK => self.devices.add_frame(kind, from)?,
+            FrameKind::END => self.has_end = true,
+            // Of a later version.
+            _ => return None,
         }
         from.is_empty().then_some(())
     }
@@ -104,19 +77,7 @@ impl PartialTrace {
         let converter = self.converter.ok_or(SegmentFault::Missing("clock"))?;
         let mut recorded = self.recorded.ok_or(SegmentFault::Missing("table of callsites and threads"))?;
         let strays = recorded.add_stored(self.parts, self.large_payloads);
-        let pushed = self.pushed.into_iter().map(|(_, value)| value).map(|pushed| Arc::new(pushed.close())).collect();
+        let pushed = self.pushed.into_iter().map(|(_, (builder, end))| Arc::new(builder.close(end))).collect();
         Ok((Trace::new(recorded, self.devices.into_devices(), pushed, converter, Arc::new(metadata), info), strays))
-    }
-}
-
-impl From<io::Error> for SegmentFault {
-    fn from(error: io::Error) -> SegmentFault {
-        SegmentFault::Io(error)
-    }
-}
-
-impl From<HeaderFault> for SegmentFault {
-    fn from(fault: HeaderFault) -> SegmentFault {
-        SegmentFault::Header(fault)
     }
 }

@@ -12,28 +12,28 @@ use std::io::{self, Write};
 /// Writes a trace as the segment of that number.
 pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io::Result<()> {
     let contents = trace.contents();
-    SegmentHeader::of_process(number, contents.start()).write(&mut out)?;
+    SegmentHeader::of_process(number, contents.converter.timestamp_of(contents.recorded.whole.0)).write(&mut out)?;
     let mut frames = FrameWriter::new(out, number);
     contents.resolve_stacks()?;
-    frames.write_frame(FrameKind::Info, |out| {
+    frames.write_frame(FrameKind::INFO, |out| {
         contents.info_with_late().encode(out);
         contents.metadata.encode(out);
     })?;
-    frames.write_frame(FrameKind::Clock, |out| contents.converter.encode(out))?;
-    frames.write_frame(FrameKind::Host, |out| contents.recorded.encode(out))?;
-    for (number, pushed) in (0_u32..).zip(contents.own) {
+    frames.write_frame(FrameKind::CLOCK, |out| contents.converter.encode(out))?;
+    frames.write_frame(FrameKind::HOST, |out| contents.recorded.encode(out))?;
+    for (number, pushed) in (0_u32..).zip(&contents.own) {
         let mut write = |kind, encode: &dyn Fn(&mut List<u8>)| {
             frames.write_frame(kind, |out| {
                 number.encode(out);
                 encode(out);
             })
         };
-        write(FrameKind::Pushed, &|out| pushed.without_records().encode(out))?;
-        pushed.pieces().try_for_each(|piece| write(FrameKind::PushedPiece, &|out| piece.encode(out)))?;
+        write(FrameKind::PUSHED, &|out| pushed.without_records().encode(out))?;
+        pushed.pieces().try_for_each(|piece| write(FrameKind::PUSHED_PIECE, &piece))?;
     }
-    devices::write_devices(contents.devices, &mut frames)?;
+    devices::write_devices(&contents.devices, &mut frames)?;
     for payload in contents.recorded.large_payloads() {
-        frames.write_frame(FrameKind::LargePayload, |out| {
+        frames.write_frame(FrameKind::LARGE_PAYLOAD, |out| {
             payload.0.encode(out);
             payload.1.encode(out);
         })?;
@@ -42,11 +42,11 @@ pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io
         .recorded
         .parts
         .iter()
-        .try_for_each(|part| frames.write_frame(FrameKind::Records, |out| part.encode(out)))?;
-    frames.write_frame(FrameKind::End, |_| {})
+        .try_for_each(|part| frames.write_frame(FrameKind::RECORDS, |out| part.encode(out)))?;
+    frames.write_frame(FrameKind::END, |_| {})
 }
 
-impl TraceContents<'_> {
+impl TraceContents {
     /// Resolves the symbols of all stacks, which only this process can.
     fn resolve_stacks(&self) -> io::Result<()> {
         let mut addresses: Set<u64> = Set::default();

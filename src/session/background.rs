@@ -10,7 +10,7 @@ use crate::trace::{Saver, Trace};
 use crate::wait::{sleep, steady};
 use crate::write::sink::Writers;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// A file that a thread writes while the program continues, from [`Trace::save_in_background`] or
@@ -28,18 +28,6 @@ pub struct BackgroundSave {
 
 /// The result of a save, once it has ended.
 type Outcome = Arc<OnceLock<Result<(), Error>>>;
-
-/// A file that a thread of its own writes.
-pub(super) trait SaveJob: Send + Sized + 'static {
-    /// Returns the trace; called once, on the thread that writes.
-    fn take_trace(&mut self) -> Result<Trace, Error>;
-
-    /// Writes the file.
-    fn save(&mut self, trace: &Trace, path: &Path) -> Result<(), Error>;
-
-    /// Called after the handle has the result.
-    fn report_end(self, _path: &Path, _saved: Result<(), Error>) {}
-}
 
 impl BackgroundSave {
     /// Returns the path of the file, which appears when it is complete.
@@ -64,27 +52,29 @@ impl BackgroundSave {
         self.outcome.wait().clone().map(|()| self.path)
     }
 
-    /// Starts a thread that saves a trace; the end of the process waits for it, at most for `flush_timeout`.
+    /// Starts a thread that calls `save`, which passes the trace to its first argument before it writes the file; then calls
+    /// `report_end`, after the handle has the result. The end of the process waits for the thread, at most for `flush_timeout`.
     pub(super) fn start(
         path: PathBuf,
         flush_timeout: Duration,
-        mut job: impl SaveJob,
+        save: impl FnOnce(&dyn Fn(&Trace), &Path) -> Result<Trace, Error> + Send + 'static,
+        report_end: impl FnOnce(Result<&Path, Error>) + Send + 'static,
     ) -> Result<BackgroundSave, Error> {
         register_at_exit();
         let handle = BackgroundSave { path, outcome: Outcome::default(), process: fork::generation() };
-        let (active, path) = (ActiveSave::register(flush_timeout, &handle.outcome), handle.path.clone());
+        let outcome = handle.outcome.clone();
+        let (active, path) = (ActiveSave::register(flush_timeout), handle.path.clone());
         let write = move || {
-            let saved = contain_panics(&path, || job.take_trace()).and_then(|trace| {
-                active.set_trace(Some(trace.clone()));
-                contain_panics(&path, || job.save(&trace, &path)).inspect(|()| report_written_trace(&trace, &path))
-            });
+            let register = |trace: &Trace| active.set_trace(Some(trace.clone()));
+            let saved = contain_panics(&path, || save(&register, &path));
+            let saved = saved.map(|trace| report_written_trace(&trace, &path));
             if let Err(error) = &saved {
                 diag!(Error, "trace", "the trace was not written: {error}");
             }
             // The records are free again before anyone learns of the result.
             active.set_trace(None);
-            let _ = active.outcome.set(saved.clone());
-            job.report_end(&path, saved);
+            let _ = outcome.set(saved.clone());
+            report_end(saved.map(|()| &*path));
         };
         match thread::spawn("kineto-write", Box::new(write)) {
             Ok(_) => Ok(handle),
@@ -125,81 +115,67 @@ impl Saver<'static> {
     /// # Errors
     /// Those of [`Trace::save_in_background`].
     pub fn save_in_background(self, path: impl AsRef<Path>) -> Result<BackgroundSave, Error> {
-        BackgroundSave::start(path.as_ref().to_owned(), self.trace.flush_timeout(), Some(self))
-    }
-}
-
-/// A saver that is dropped when the file is written, before anyone learns of the result.
-impl SaveJob for Option<Saver<'static>> {
-    fn take_trace(&mut self) -> Result<Trace, Error> {
-        self.as_ref()
-            .map(|saver| saver.trace.clone())
-            .ok_or_else(|| Error::new(ErrorKind::NotActive, "the trace was saved already; please report this"))
-    }
-
-    fn save(&mut self, _trace: &Trace, path: &Path) -> Result<(), Error> {
-        self.take().map_or(Ok(()), |saver| saver.save(path))
+        let (trace, flush_timeout) = (self.trace.clone(), self.trace.flush_timeout());
+        let save = move |register: &dyn Fn(&Trace), path: &Path| {
+            register(&trace);
+            // The saver is dropped when the file is written, before anyone learns of the result.
+            self.save(path).map(|()| trace)
+        };
+        BackgroundSave::start(path.as_ref().to_owned(), flush_timeout, save, |_| ())
     }
 }
 
 /// The saves in progress; a forked child starts with none.
-static ACTIVE: fork::Own<Vec<RegisteredSave>> = fork::Own::of_first(Vec::new());
+static ACTIVE: fork::Own<Vec<Weak<ActiveSave>>> = fork::Own::of_first(Vec::new());
 
-struct RegisteredSave {
-    outcome: Outcome,
+/// A save in progress, until it is dropped.
+struct ActiveSave {
     flush_timeout: Duration,
+    state: Mutex<SaveState>,
+}
+
+#[derive(Default)]
+struct SaveState {
     /// When the file is closed, if the process is ending.
     deadline: Option<Instant>,
     /// The trace, while it is being written.
     trace: Option<Trace>,
 }
 
-impl RegisteredSave {
-    /// Makes the writer close its file in time, if the process is ending.
-    fn close_in_time(&self) {
-        if let (Some(trace), Some(deadline)) = (&self.trace, self.deadline) {
-            trace.progress().close_at(deadline);
-        }
-    }
-}
-
-/// A save in progress, until it is dropped.
-struct ActiveSave {
-    outcome: Outcome,
-}
-
 impl ActiveSave {
-    fn register(flush_timeout: Duration, outcome: &Outcome) -> ActiveSave {
-        let outcome = outcome.clone();
-        ACTIVE.lock().push(RegisteredSave { outcome: outcome.clone(), flush_timeout, deadline: None, trace: None });
-        ActiveSave { outcome }
+    fn register(flush_timeout: Duration) -> Arc<ActiveSave> {
+        let save = Arc::new(ActiveSave { flush_timeout, state: Mutex::default() });
+        let mut active = ACTIVE.lock();
+        active.retain(|save| save.strong_count() > 0);
+        active.push(Arc::downgrade(&save));
+        save
+    }
+
+    /// Changes the state, and makes the writer close its file in time, if the process is ending.
+    fn change<R>(&self, change: impl FnOnce(&mut SaveState) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut state);
+        if let SaveState { deadline: Some(deadline), trace: Some(trace) } = &*state {
+            trace.progress().close_at(*deadline);
+        }
+        changed
     }
 
     fn set_trace(&self, trace: Option<Trace>) {
-        let mut active = ACTIVE.lock();
-        let Some(own) = active.iter_mut().find(|save| Arc::ptr_eq(&save.outcome, &self.outcome)) else { return };
-        let before = std::mem::replace(&mut own.trace, trace);
-        own.close_in_time();
         // Dropping a trace returns memory, which takes other locks.
-        drop(active);
-        drop(before);
-    }
-}
-
-impl Drop for ActiveSave {
-    fn drop(&mut self) {
-        ACTIVE.lock().retain(|save| !Arc::ptr_eq(&save.outcome, &self.outcome));
+        drop(self.change(|state| std::mem::replace(&mut state.trace, trace)));
     }
 }
 
 /// Makes all saves close their files in time if the process began to end at `now`; returns the last of their deadlines.
 pub(super) fn limit_saves(now: Instant) -> Option<Instant> {
-    let limit = |save: &mut RegisteredSave| {
-        let deadline = *save.deadline.insert(exit_deadline(save.flush_timeout, now));
-        save.close_in_time();
+    let active: Vec<_> = ACTIVE.lock().iter().filter_map(Weak::upgrade).collect();
+    let limit = |save: &Arc<ActiveSave>| {
+        let deadline = exit_deadline(save.flush_timeout, now);
+        save.change(|state| state.deadline = Some(deadline));
         deadline
     };
-    ACTIVE.lock().iter_mut().map(limit).max()
+    active.iter().map(limit).max()
 }
 
 /// Waits for all saves; the process began to end at `now`.

@@ -1,12 +1,10 @@
 //! Dumps: what was recorded so far, in files of their own, while the recording continues.
 
 use super::Session;
-use super::background::{BackgroundSave, SaveJob};
-use super::observer::{SessionEvent, SessionObservers};
-use super::pending_snapshots::{PendingSnapshot, PendingSnapshots};
+use super::background::BackgroundSave;
+use super::observer::SessionEvent;
 use super::retention::remove_old_dumps;
 use super::saving::save_trace;
-use super::settings::SessionSettings;
 use super::triggers::DumpControl;
 use crate::config::{Output, PlaceholderValues};
 use crate::diag::diag;
@@ -29,8 +27,9 @@ impl Session {
     pub(crate) fn dump(&self, reason: &str) -> Result<BackgroundSave, Error> {
         let output = self.dump_output()?;
         let snapshot = self.pending_snapshots.add(&self.recording)?;
-        let source = DumpSource::Pending(self.pending_snapshots.clone(), snapshot.clone());
-        self.write_dump(source, &output, reason, reason).inspect_err(|_| self.pending_snapshots.remove(&snapshot))
+        let (all, pending) = (self.pending_snapshots.clone(), snapshot.clone());
+        let take = move || all.take_trace(&pending);
+        self.write_dump(take, None, &output, reason, reason).inspect_err(|_| self.pending_snapshots.remove(&snapshot))
     }
 
     /// Returns whether the end of the program writes the trace of a recording; if not, reports that.
@@ -68,10 +67,12 @@ impl Session {
         Ok(self.expanded_output(&parts).map_or(output, |(path, _)| path))
     }
 
-    /// Begins to write a dump, with `label` in the file's name.
+    /// Begins to write a dump of the trace that `take` returns on the thread that writes, with `label` in the file's name.
+    /// `triggers` decides about triggers, if one has caused the dump.
     pub(super) fn write_dump(
         &self,
-        source: DumpSource,
+        take: impl FnOnce() -> Result<Trace, Error> + Send + 'static,
+        triggers: Option<Arc<DumpControl>>,
         output: &Path,
         label: &str,
         reason: &str,
@@ -80,56 +81,24 @@ impl Session {
         let since = wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = dump_path(output, std::process::id(), since, number, label);
         let (settings, observers) = (self.settings.clone(), self.recording.observers.clone());
-        let triggers = matches!(source, DumpSource::Triggered(_)).then(|| self.triggers.clone());
-        let job = DumpJob { source: Some(source), triggers, settings, observers, reason: reason.to_owned() };
-        BackgroundSave::start(path, self.settings.flush_timeout(), job)
-    }
-}
-
-/// The records of a dump.
-pub(super) enum DumpSource {
-    /// Those of a trigger, which are taken.
-    Triggered(Trace),
-    /// The thread that writes takes them.
-    Pending(Arc<PendingSnapshots>, Arc<PendingSnapshot>),
-}
-
-/// A dump that a thread writes.
-struct DumpJob {
-    /// `None` when the trace was taken.
-    source: Option<DumpSource>,
-    /// What decides about triggers, if one has caused the dump.
-    triggers: Option<Arc<DumpControl>>,
-    settings: Arc<SessionSettings>,
-    observers: Arc<SessionObservers>,
-    reason: String,
-}
-
-impl SaveJob for DumpJob {
-    fn take_trace(&mut self) -> Result<Trace, Error> {
-        let mut trace = match self.source.take() {
-            Some(DumpSource::Triggered(trace)) => trace,
-            Some(DumpSource::Pending(all, snapshot)) => all.take_trace(&snapshot)?,
-            None => return Err(Error::new(ErrorKind::NotActive, "the dump was taken already; please report this")),
+        let (reason, in_header) = (reason.to_owned(), reason.to_owned());
+        let save = move |register: &dyn Fn(&Trace), path: &Path| {
+            let mut trace = take()?;
+            trace.separate_metadata().add_text("dump_reason", &in_header);
+            register(&trace);
+            save_trace(&trace, trace.destination(), path)?;
+            let config = settings.first_config();
+            // Other programs share the folder of the default output.
+            remove_old_dumps(path, &config.dumps.kept, config.output == Output::Default);
+            Ok(trace)
         };
-        trace.separate_metadata().add_text("dump_reason", &self.reason);
-        Ok(trace)
-    }
-
-    fn save(&mut self, trace: &Trace, path: &Path) -> Result<(), Error> {
-        save_trace(trace, trace.destination(), path)?;
-        let config = self.settings.first_config();
-        // Other programs share the folder of the default output.
-        remove_old_dumps(path, &config.dumps.kept, config.output == Output::Default);
-        Ok(())
-    }
-
-    fn report_end(self, path: &Path, saved: Result<(), Error>) {
-        if let (Some(triggers), Err(_)) = (&self.triggers, &saved) {
-            triggers.note_failure();
-        }
-        let dump = saved.map(|()| path.to_owned());
-        self.observers.notify(SessionEvent::DumpEnded { reason: self.reason, dump });
+        let report_end = move |saved: Result<&Path, Error>| {
+            if let (Some(triggers), Err(_)) = (triggers, &saved) {
+                triggers.note_failure();
+            }
+            observers.notify(SessionEvent::DumpEnded { reason, dump: saved.map(Path::to_owned) });
+        };
+        BackgroundSave::start(path, self.settings.flush_timeout(), save, report_end)
     }
 }
 

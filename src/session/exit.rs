@@ -5,7 +5,7 @@ use super::observer::SessionEvent;
 use super::part_counts::PartCounts;
 use super::requests::REQUEST_IS_RECORDING;
 use super::saving::{Patience, PendingWrite};
-use super::{Session, Status, lock_within};
+use super::{Session, Status, YEAR, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::live::LiveFile;
@@ -24,8 +24,14 @@ static SESSIONS: fork::PerProcess<Mutex<Vec<Weak<Session>>>> = fork::PerProcess:
 
 /// Returns the list of this process. A forked child inherits its parent's sessions, unless the list was being changed at the
 /// fork.
-pub(super) fn registered_sessions() -> &'static Mutex<Vec<Weak<Session>>> {
+fn registered_sessions() -> &'static Mutex<Vec<Weak<Session>>> {
     SESSIONS.get(|parents| Mutex::new(parents.try_lock().map(|sessions| sessions.clone()).unwrap_or_default()))
+}
+
+/// Returns the sessions of this process; none if the list cannot be locked within `wait`.
+pub(super) fn live_sessions(wait: Duration) -> Vec<Arc<Session>> {
+    let sessions = lock_within(registered_sessions(), wait);
+    sessions.map(|sessions| sessions.iter().filter_map(Weak::upgrade).collect()).unwrap_or_default()
 }
 
 /// Registers the session to be flushed when the process exits.
@@ -46,9 +52,8 @@ pub(super) fn register_at_exit() {
 
 /// Returns the newest idle session, or the newest one if none is idle.
 pub(crate) fn newest_session() -> Option<Arc<Session>> {
-    let sessions = registered_sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();
-    live.iter().find(|session| session.recording.status() == Status::Idle).or(live.first()).cloned()
+    let live = live_sessions(YEAR);
+    live.iter().rfind(|session| session.recording.status() == Status::Idle).or(live.last()).cloned()
 }
 
 /// Writes what each recording of this process has so far to its output; recordings continue.
@@ -118,9 +123,7 @@ pub(crate) fn at_exit() {
 /// Returns the sessions of this process, each with the time at which it waits for nothing more if the process ends `now`.
 fn ending_sessions(now: Instant) -> Vec<(Arc<Session>, Instant)> {
     // A thread that was stopped while it held the lock must not hang the end of the process.
-    let Some(sessions) = lock_within(registered_sessions(), Duration::from_secs(1)) else { return Vec::new() };
-    let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
-    drop(sessions);
+    let live = live_sessions(Duration::from_secs(1));
     live.into_iter().map(|session| (session.clone(), session.settings.exit_deadline(now))).collect()
 }
 
@@ -236,19 +239,25 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wait::sleep;
     use std::sync::mpsc;
 
     /// Another thread may hold the list briefly, or may have panicked while it held it.
     #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
     fn sessions_are_found_while_the_list_is_locked() {
+        test_base::virtual_time(|clock| clock.run(find_sessions_while_the_list_is_locked));
+    }
+
+    fn find_sessions_while_the_list_is_locked() {
         let session = Session::for_tests();
         register_session(&session);
-        let is_found = || ending_sessions(Instant::now()).iter().any(|(found, _)| Arc::ptr_eq(found, &session));
+        let is_found = || ending_sessions(steady()).iter().any(|(found, _)| Arc::ptr_eq(found, &session));
         let (taken, is_taken) = mpsc::channel();
         let holder = std::thread::Builder::new().spawn(move || {
             let _held = registered_sessions().lock().unwrap_or_else(PoisonError::into_inner);
             taken.send(()).unwrap();
-            std::thread::sleep(Duration::from_millis(20));
+            sleep(Duration::from_millis(20));
             std::panic::resume_unwind(Box::new("with the list in hand"));
         });
         is_taken.recv().unwrap();

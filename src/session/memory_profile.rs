@@ -2,8 +2,8 @@
 
 use super::active_request::ActiveRequest;
 use super::observer::SessionEvent;
-use super::recording::{Duties, SessionOptions, SessionRecording};
-use super::requests::{REQUEST_IS_RECORDING, RequestLink};
+use super::recording::{SessionOptions, SessionRecording};
+use super::requests::{REQUEST_IS_RECORDING, SessionRequests};
 use super::settings::SessionSettings;
 use crate::config::{Config, Mode, Output};
 use crate::error::{Error, ErrorKind};
@@ -17,7 +17,7 @@ use crate::write::sink::Sinks;
 use kineto_devices::CollectorSet;
 use kineto_model::memory::TimelineFormat;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 /// The memory profile of a session: the program's, or that of an external request, which the program's evicts.
@@ -25,7 +25,7 @@ use std::time::SystemTime;
 pub(crate) struct MemoryProfile {
     /// The session's recordings, for their settings and observers.
     session: Arc<SessionRecording>,
-    requests: Arc<RequestLink>,
+    requests: Arc<SessionRequests>,
     /// A forked child has its own state.
     state: fork::Own<MemoryProfileState>,
 }
@@ -43,7 +43,7 @@ struct MemoryProfileState {
 const EVICTED: &str = "the program started its own memory profile";
 
 impl MemoryProfile {
-    pub(super) fn new(session: Arc<SessionRecording>, requests: Arc<RequestLink>) -> MemoryProfile {
+    pub(super) fn new(session: Arc<SessionRecording>, requests: Arc<SessionRequests>) -> MemoryProfile {
         MemoryProfile { session, requests, state: fork::Own::default() }
     }
 
@@ -116,7 +116,7 @@ impl MemoryProfile {
         }
         let (settings, none) = (SessionSettings::new(config), CollectorSet::default());
         let (options, sinks) = (SessionOptions::default(), Sinks::default());
-        let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none, Duties::default());
+        let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none, Weak::new());
         recording.start(&mut *recording.lock_state()?, None, between)?;
         state.running = Some(recording);
         self.session.observers.queue_event(SessionEvent::MemoryProfileStarted);

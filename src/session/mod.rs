@@ -11,11 +11,6 @@ mod claim;
 mod dumps;
 mod exit;
 mod handle;
-#[cfg(feature = "segments")]
-mod live;
-#[cfg(not(feature = "segments"))]
-#[path = "no_live.rs"]
-mod live;
 mod memory_profile;
 mod observer;
 mod outcome;
@@ -70,20 +65,18 @@ use crate::write::file;
 use crate::write::sink::{Sinks, Writers};
 use kineto_base::fallible;
 use kineto_devices::{CollectorReport, CollectorSet};
-use live::LiveControl;
 use memory_profile::MemoryProfile;
 use pending_snapshots::PendingSnapshots;
-use recording::{Duties, RecordingState};
-use requests::{REQUEST_IS_RECORDING, RequestLink, SessionRequests};
+use recording::RecordingState;
+use requests::{REQUEST_IS_RECORDING, SessionRequests};
 use saving::Writes;
 use settings::SessionSettings;
 use spill::SpillControl;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::{Duration, Instant};
 use triggers::DumpControl;
-use window_control::WindowControl;
 
 /// One layer's recordings, shared by its guard and profilers.
 #[derive(Debug)]
@@ -91,7 +84,7 @@ pub(crate) struct Session {
     recorder: Arc<Recorder>,
     pub(crate) settings: Arc<SessionSettings>,
     pub(crate) recording: Arc<SessionRecording>,
-    pub(crate) requests: SessionRequests,
+    pub(crate) requests: Arc<SessionRequests>,
     pub(crate) steps: StepControl,
     pub(crate) memory_profile: MemoryProfile,
     pub(crate) writes: Arc<Writes>,
@@ -99,7 +92,9 @@ pub(crate) struct Session {
     dumps: AtomicU64,
     triggers: Arc<DumpControl>,
     pending_snapshots: Arc<PendingSnapshots>,
-    pub(crate) spill: Arc<SpillControl>,
+    pub(crate) spill: SpillControl,
+    /// How many windows were left when the last ones were dropped.
+    windows_left: AtomicUsize,
     /// Whether the guard was dropped, so that no code would write what a recording holds.
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
@@ -155,35 +150,32 @@ impl Session {
     ) -> Arc<Session> {
         file::protect_files();
         let settings = Arc::new(SessionSettings::new(config));
-        let triggers = Arc::new(DumpControl::new(settings.first_config().dumps.clone()));
-        let spill = Arc::new(SpillControl::new(settings.first_config().split));
-        let (live, windows) = (Arc::new(LiveControl::default()), Arc::new(WindowControl::default()));
-        let duties =
-            Duties { triggers: triggers.clone(), spill: spill.clone(), live: live.clone(), windows: windows.clone() };
-        let recording = SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, duties);
-        let (recording, link) = (Arc::new(recording), Arc::new(RequestLink::default()));
-        let session = Arc::new(Session {
-            recorder,
-            settings,
-            requests: SessionRequests::new(recording.clone(), link.clone()),
-            memory_profile: MemoryProfile::new(recording.clone(), link),
-            recording,
-            steps: StepControl::default(),
-            writes: Arc::default(),
-            dumps: AtomicU64::new(0),
-            triggers,
-            pending_snapshots: Arc::default(),
-            spill,
-            is_unguarded: AtomicBool::new(false),
-            claim: fork::Own::default(),
-            written_at_exit: fork::Own::default(),
-            process: std::process::id(),
-        });
-        session.triggers.set_session(&session);
-        session.spill.set_session(&session);
-        live.set_session(&session);
-        windows.set_session(&session);
-        session
+        Arc::new_cyclic(|own: &Weak<Session>| {
+            let triggers = DumpControl::new(settings.first_config().dumps.clone(), own.clone());
+            let spill = SpillControl::new(settings.first_config().split);
+            let recording =
+                SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, own.clone());
+            let recording = Arc::new(recording);
+            let requests = Arc::new(SessionRequests::new(recording.clone()));
+            Session {
+                recorder,
+                settings,
+                memory_profile: MemoryProfile::new(recording.clone(), requests.clone()),
+                requests,
+                recording,
+                steps: StepControl::default(),
+                writes: Arc::default(),
+                dumps: AtomicU64::new(0),
+                triggers: Arc::new(triggers),
+                pending_snapshots: Arc::default(),
+                spill,
+                windows_left: AtomicUsize::new(0),
+                is_unguarded: AtomicBool::new(false),
+                claim: fork::Own::default(),
+                written_at_exit: fork::Own::default(),
+                process: std::process::id(),
+            }
+        })
     }
 
     /// Sets the program's observers, unless the crate is disabled or they are set already.
@@ -208,7 +200,7 @@ impl Session {
 
     /// Reserves a file for the next recording, after a check that it can be written.
     pub(crate) fn reserve_output(&self, output: &Path) -> Result<NextOutput, Error> {
-        let path = self.recording.check_output(output)?;
+        let path = self.recording.sinks.check_target(output)?;
         if self.settings.next_config().overflow.spills() && !Sinks::is_file(&path) {
             let why = "OVERFLOW=spill writes a file for each part; name a file, or unset OVERFLOW";
             return Err(Error::new(ErrorKind::Config, why));
@@ -365,18 +357,26 @@ impl Session {
 
 /// Locks if that takes no longer than `wait`.
 fn lock_within<T>(lock: &Mutex<T>, wait: Duration) -> Option<MutexGuard<'_, T>> {
-    lock_until(lock, deadline_after(wait))
+    // A free lock needs no clock, which WebAssembly lacks.
+    try_lock(lock).or_else(|| lock_until(lock, deadline_after(wait)))
 }
 
 /// Locks if that is possible before `deadline`.
 fn lock_until<T>(lock: &Mutex<T>, deadline: Instant) -> Option<MutexGuard<'_, T>> {
     loop {
-        match lock.try_lock() {
-            Ok(held) => return Some(held),
-            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
-            Err(TryLockError::WouldBlock) if steady() >= deadline => return None,
-            Err(TryLockError::WouldBlock) => sleep(Duration::from_micros(100)),
+        match try_lock(lock) {
+            Some(held) => return Some(held),
+            None if steady() >= deadline => return None,
+            None => sleep(Duration::from_micros(100)),
         }
+    }
+}
+
+fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match lock.try_lock() {
+        Ok(held) => Some(held),
+        Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

@@ -5,11 +5,10 @@ use crate::config::Split;
 use crate::error::Error;
 use crate::recorder::Recorder;
 use crate::trace::Trace;
-use crate::wait::steady;
 use kineto_devices::CollectorSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Moves no records.
 #[derive(Debug, Default)]
@@ -23,8 +22,6 @@ impl SpillControl {
     pub(super) fn new(_split: Option<Split>) -> SpillControl {
         SpillControl(())
     }
-
-    pub(super) fn set_session(&self, _session: &Arc<Session>) {}
 
     pub(super) fn begin_recording(&self, _moves: bool) {}
 
@@ -53,13 +50,6 @@ impl SpillControl {
     pub(super) fn has_cuts(&self) -> bool {
         false
     }
-
-    /// Is never called: there is no current recording.
-    pub(super) fn time_to_next(&self) -> Duration {
-        Duration::MAX
-    }
-
-    pub(super) fn spill_if_due(&self, _recorder: &Recorder, _collectors: &CollectorSet) {}
 }
 
 impl SpilledRecording {
@@ -73,8 +63,8 @@ impl SpilledRecording {
 }
 
 impl Session {
-    pub(crate) fn spill_deadline(&self) -> Instant {
-        steady()
+    pub(super) fn spill_if_due(&self, _collectors: &CollectorSet) -> Option<Instant> {
+        None
     }
 
     pub(crate) fn write_parts(

@@ -138,6 +138,9 @@ pub trait SessionObserver: fmt::Debug + Send + Sync {
     fn dump_ended(&self, _reason: &str, _dump: Result<&Path, &Error>) {}
 }
 
+/// A call of a method of an observer.
+type ObserverCall<'e> = Box<dyn Fn(&dyn SessionObserver) + 'e>;
+
 /// An event of a session.
 #[derive(Debug)]
 pub(super) enum SessionEvent {
@@ -154,17 +157,10 @@ pub(super) enum SessionEvent {
 /// All observers of a session.
 #[derive(Debug)]
 pub(super) struct SessionObservers {
-    /// The layer's own, which is called first and at once, because it neither waits nor calls user code.
-    layer: LayerObserver,
+    recorder: Arc<Recorder>,
     of_program: OnceLock<Vec<NamedObserver>>,
     /// The events that are not delivered yet.
     pending: fork::Own<PendingEvents>,
-}
-
-/// Applies a recording's flags to the layer.
-#[derive(Debug)]
-struct LayerObserver {
-    recorder: Arc<Recorder>,
 }
 
 /// An observer of the program.
@@ -194,12 +190,6 @@ pub(super) struct NotifyScope<'s> {
     observers: Option<&'s SessionObservers>,
 }
 
-impl SessionObserver for LayerObserver {
-    fn prepared(&self, flags: &RecordingFlags) {
-        self.recorder.set_records_memory(flags.profile_memory);
-    }
-}
-
 impl NamedObserver {
     pub(crate) fn new<O: SessionObserver + 'static>(observer: O) -> NamedObserver {
         let name = std::any::type_name::<O>();
@@ -211,7 +201,8 @@ impl NamedObserver {
         if self.is_broken.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(why) = catch_panic(event.method_name(), || event.call_observer(&*self.observer)) {
+        let (method, call) = event.method();
+        if let Err(why) = catch_panic(method, || call(&*self.observer)) {
             self.is_broken.store(true, Ordering::Relaxed);
             let name = self.name;
             diag!(
@@ -227,7 +218,7 @@ impl NamedObserver {
 impl SessionObservers {
     pub(super) fn new(recorder: Arc<Recorder>) -> SessionObservers {
         let (of_program, pending) = Default::default();
-        SessionObservers { layer: LayerObserver { recorder }, of_program, pending }
+        SessionObservers { recorder, of_program, pending }
     }
 
     /// Sets the program's observers, unless they are set already.
@@ -254,7 +245,10 @@ impl SessionObservers {
 
     /// Queues an event. The caller holds the lock of the changed state, which fixes the order of events.
     pub(super) fn queue_event(&self, event: SessionEvent) {
-        event.call_observer(&self.layer);
+        // Applied to the layer at once: this neither waits nor calls user code.
+        if let SessionEvent::Prepared(flags) = &event {
+            self.recorder.set_records_memory(flags.profile_memory);
+        }
         if self.of_program().is_empty() {
             return;
         }
@@ -304,32 +298,25 @@ impl Drop for NotifyScope<'_> {
 }
 
 impl SessionEvent {
-    fn call_observer(&self, observer: &dyn SessionObserver) {
+    /// Returns the name of the observer's method for this event, and its call.
+    fn method(&self) -> (&'static str, ObserverCall<'_>) {
         match self {
-            SessionEvent::Prepared(flags) => observer.prepared(flags),
-            SessionEvent::Started => observer.started(),
-            SessionEvent::Stopped => observer.stopped(),
-            SessionEvent::Cancelled(reason) => observer.cancelled(reason),
-            SessionEvent::MemoryProfileStarted => observer.memory_profile_started(),
-            SessionEvent::MemoryProfileStopped => observer.memory_profile_stopped(),
-            SessionEvent::MemoryProfileExported(path) => observer.memory_profile_exported(path),
-            SessionEvent::DumpEnded { reason, dump } => {
-                observer.dump_ended(reason, dump.as_ref().map(PathBuf::as_path));
+            SessionEvent::Prepared(flags) => ("prepared", Box::new(|observer| observer.prepared(flags))),
+            SessionEvent::Started => ("started", Box::new(|observer| observer.started())),
+            SessionEvent::Stopped => ("stopped", Box::new(|observer| observer.stopped())),
+            SessionEvent::Cancelled(reason) => ("cancelled", Box::new(|observer| observer.cancelled(reason))),
+            SessionEvent::MemoryProfileStarted => {
+                ("memory_profile_started", Box::new(|observer| observer.memory_profile_started()))
             }
-        }
-    }
-
-    /// Returns the name of the observer's method for this event.
-    fn method_name(&self) -> &'static str {
-        match self {
-            SessionEvent::Prepared(_) => "prepared",
-            SessionEvent::Started => "started",
-            SessionEvent::Stopped => "stopped",
-            SessionEvent::Cancelled(_) => "cancelled",
-            SessionEvent::MemoryProfileStarted => "memory_profile_started",
-            SessionEvent::MemoryProfileStopped => "memory_profile_stopped",
-            SessionEvent::MemoryProfileExported(_) => "memory_profile_exported",
-            SessionEvent::DumpEnded { .. } => "dump_ended",
+            SessionEvent::MemoryProfileStopped => {
+                ("memory_profile_stopped", Box::new(|observer| observer.memory_profile_stopped()))
+            }
+            SessionEvent::MemoryProfileExported(path) => {
+                ("memory_profile_exported", Box::new(|observer| observer.memory_profile_exported(path)))
+            }
+            SessionEvent::DumpEnded { reason, dump } => {
+                ("dump_ended", Box::new(|observer| observer.dump_ended(reason, dump.as_deref())))
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use super::requests::REQUEST_IS_RECORDING;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::trace::Trace;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The snapshots of a session that are not taken yet; a forked child starts with none.
 #[derive(Debug, Default)]
@@ -45,27 +45,24 @@ impl PendingSnapshots {
     pub(super) fn take_all(&self) {
         let all = self.all.lock().clone();
         for snapshot in all {
-            self.take(&snapshot, |_| ());
+            drop(self.take(&snapshot));
         }
     }
 
     /// Takes a snapshot and returns the trace.
     pub(super) fn take_trace(&self, snapshot: &Arc<PendingSnapshot>) -> Result<Trace, Error> {
-        self.take(snapshot, |trace| trace.take()).unwrap_or_else(|| snapshot.recording.snapshot_until(&snapshot.point))
+        let taken = self.take(snapshot).take();
+        taken.unwrap_or_else(|| snapshot.recording.snapshot_until(&snapshot.point))
     }
 
-    /// Takes a snapshot, unless that is done, and calls `receive` with it.
-    fn take<R>(
-        &self,
-        snapshot: &Arc<PendingSnapshot>,
-        receive: impl FnOnce(&mut Option<Result<Trace, Error>>) -> R,
-    ) -> R {
+    /// Takes a snapshot, unless that is done.
+    fn take<'s>(&self, snapshot: &'s Arc<PendingSnapshot>) -> MutexGuard<'s, Option<Result<Trace, Error>>> {
         let mut trace = snapshot.trace.lock().unwrap_or_else(PoisonError::into_inner);
         if self.all.lock().iter().any(|pending| Arc::ptr_eq(pending, snapshot)) {
             *trace = Some(snapshot.recording.snapshot_until(&snapshot.point));
             self.remove(snapshot);
         }
-        receive(&mut trace)
+        trace
     }
 
     /// Removes a snapshot that is taken, or that no thread will take.

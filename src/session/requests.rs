@@ -33,14 +33,8 @@ pub(crate) trait RequestHandler: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct SessionRequests {
     recording: Arc<SessionRecording>,
-    link: Arc<RequestLink>,
     /// The fork generation in which the session was created.
     born: u64,
-}
-
-/// The handler of a session's requests.
-#[derive(Debug, Default)]
-pub(super) struct RequestLink {
     /// The handler of this process: a forked child serves no requests unless the program enables it.
     handler: fork::Own<Option<Arc<dyn RequestHandler>>>,
     /// The iteration at which the handler is called; 0 if none is watched.
@@ -55,7 +49,12 @@ const EVICTED_BY_PROGRAM: &str = "the program started its own recording";
 pub(super) const REQUEST_IS_RECORDING: &str =
     "the running recording belongs to an external request; wait until it ends";
 
-impl RequestLink {
+impl SessionRequests {
+    pub(super) fn new(recording: Arc<SessionRecording>) -> SessionRequests {
+        let (handler, watched) = Default::default();
+        SessionRequests { recording, born: fork::generation(), handler, watched }
+    }
+
     /// Reports to the handler that the program has evicted its request.
     pub(super) fn report_eviction(&self) {
         if let Some(handler) = self.handler() {
@@ -66,22 +65,16 @@ impl RequestLink {
     fn handler(&self) -> Option<Arc<dyn RequestHandler>> {
         self.handler.lock().clone()
     }
-}
-
-impl SessionRequests {
-    pub(super) fn new(recording: Arc<SessionRecording>, link: Arc<RequestLink>) -> SessionRequests {
-        SessionRequests { recording, link, born: fork::generation() }
-    }
 
     /// Sets the request handler, unless there is one already.
     pub(crate) fn set_handler(&self, handler: Arc<dyn RequestHandler>) {
-        self.link.handler.lock().get_or_insert(handler);
+        self.handler.lock().get_or_insert(handler);
     }
 
     /// Forgets the parent's requests in a forked child. Returns `false` in the process that created the session, and if this
     /// process serves requests already.
     pub(crate) fn forget_parent(&self) -> Result<bool, Error> {
-        if !self.is_of_parent() || self.link.handler().is_some() {
+        if !self.is_of_parent() || self.handler().is_some() {
             return Ok(false);
         }
         self.recording.lock_state()?.active_request = ActiveRequest::default();
@@ -95,7 +88,7 @@ impl SessionRequests {
 
     /// Ends the running request, and accepts no further ones.
     pub(crate) fn close(&self, patience: Patience) {
-        if let Some(handler) = self.link.handler() {
+        if let Some(handler) = self.handler() {
             handler.close(patience);
         }
     }
@@ -103,7 +96,7 @@ impl SessionRequests {
     /// Returns why a requested recording cannot begin, if the program uses the session itself.
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
         // A recording of the parent does not count in a forked child.
-        let state = self.recording.lock_state().ok().filter(|_| !self.recording.recorder.is_forked())?;
+        let state = self.recording.lock_state().ok().filter(|_| !self.recording.is_forked())?;
         (state.active_request.active_id().is_none() && !matches!(state.phase, SessionPhase::Idle))
             .then_some(PROGRAM_IS_RECORDING)
     }
@@ -123,7 +116,7 @@ impl SessionRequests {
 
     /// Takes the parts of the program's own recording that requests get, because it is about to end.
     pub(super) fn take_parts(&self) {
-        if let Some(handler) = self.link.handler().filter(|_| self.shares_recording()) {
+        if let Some(handler) = self.handler().filter(|_| self.shares_recording()) {
             handler.handle_recording_end();
         }
     }
@@ -150,7 +143,7 @@ impl SessionRequests {
 
     /// Returns the number of the request that uses the session.
     pub(super) fn active_request(&self) -> Option<u64> {
-        self.recording.lock_state().ok().filter(|_| !self.recording.recorder.is_forked())?.active_request.active_id()
+        self.recording.lock_state().ok().filter(|_| !self.recording.is_forked())?.active_request.active_id()
     }
 
     /// Returns why that request lost the recording, if it did.
@@ -174,7 +167,7 @@ impl SessionRequests {
     fn acquire_session(&self, state: &mut RecordingState, request_id: u64, config: Config) -> Result<(), Error> {
         // Even if this fails: a preparation that arrives after its start failed is ignored.
         state.active_request.mark_over(request_id);
-        if !matches!(state.phase, SessionPhase::Idle) && !self.recording.recorder.is_forked() {
+        if !matches!(state.phase, SessionPhase::Idle) && !self.recording.is_forked() {
             return Err(Error::new(ErrorKind::AlreadyActive, PROGRAM_IS_RECORDING));
         }
         self.recording.start_collectors(state, SessionPhase::Prepared(BY_REQUEST), None, Arc::new(config))?;
@@ -232,7 +225,7 @@ impl SessionRequests {
         let _scope = self.recording.observers.notify_scope();
         let Ok(mut state) = self.recording.lock_state() else { return };
         state.active_request.mark_over(request_id);
-        if state.active_request.is_active(request_id) && !self.recording.recorder.is_forked() {
+        if state.active_request.is_active(request_id) && !self.recording.is_forked() {
             self.recording.discard(&mut state, why);
         }
     }
@@ -248,24 +241,24 @@ impl SessionRequests {
         if state.active_request.active_id().is_none() {
             return;
         }
-        if self.recording.recorder.is_forked() {
+        if self.recording.is_forked() {
             return state.active_request.end();
         }
         self.recording.discard(state, EVICTED_BY_PROGRAM);
-        self.link.report_eviction();
+        self.report_eviction();
     }
 
     /// Sets the iteration from which [`RequestHandler::handle_iteration`] is called; `None` for never.
     pub(crate) fn watch_iteration(&self, iteration: Option<u64>) {
-        self.link.watched.store(iteration.unwrap_or(0), Ordering::Relaxed);
+        self.watched.store(iteration.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Calls the handler if it watches for the iteration that has begun.
     pub(super) fn report_iteration(&self, current: u64) {
-        let watched = self.link.watched.load(Ordering::Relaxed);
+        let watched = self.watched.load(Ordering::Relaxed);
         if watched != 0
             && current >= watched
-            && let Some(handler) = self.link.handler()
+            && let Some(handler) = self.handler()
         {
             handler.handle_iteration(current);
         }
@@ -273,6 +266,6 @@ impl SessionRequests {
 
     /// Returns the collector that stopped on its own during a request, and the cause.
     pub(crate) fn stopped_collector(&self) -> Option<String> {
-        self.active_request().and_then(|_| self.recording.stopped_collector())
+        self.active_request().and_then(|_| self.recording.collectors.early_stop_reason())
     }
 }

@@ -14,9 +14,8 @@ use kineto_base::sorted::SortedMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SendError;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long to wait for writers.
@@ -72,54 +71,44 @@ impl WriteWait {
 /// The traces that threads are ending or writing now and wait for; a forked child starts with none.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    active: fork::Own<Vec<RegisteredWrite>>,
+    active: fork::Own<Vec<Weak<ActiveWrite>>>,
     /// The newest trace in each file, by the order in which they were taken.
     newest: fork::Own<SortedMap<PathBuf, u64>>,
-    numbers: AtomicU64,
-}
-
-#[derive(Debug)]
-struct RegisteredWrite {
-    number: u64,
-    /// The thread that waits for it.
-    thread: i64,
-    trace: Option<Trace>,
 }
 
 /// A trace that is being ended or written, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ActiveWrite {
-    writes: Arc<Writes>,
-    number: u64,
+    /// The thread that waits for it.
+    thread: i64,
+    trace: Option<Trace>,
 }
 
 impl Writes {
-    /// Registers the calling thread as ending a recording, so that the end of the process waits for its file.
-    pub(crate) fn begin_ending(self: &Arc<Self>) -> ActiveWrite {
-        self.register_write(None)
+    /// Registers the calling thread as writing a trace, or as ending a recording, so that the end of the process waits for the
+    /// file.
+    pub(crate) fn register(&self, trace: Option<&Trace>) -> Arc<ActiveWrite> {
+        let write = Arc::new(ActiveWrite { thread: thread::id(), trace: trace.cloned() });
+        let mut active = self.active.lock();
+        active.retain(|write| write.strong_count() > 0);
+        active.push(Arc::downgrade(&write));
+        write
     }
 
-    /// Registers the calling thread as writing a trace, so that the end of the process waits for it.
-    pub(crate) fn begin_writing(self: &Arc<Self>, trace: &Trace) -> ActiveWrite {
-        self.register_write(Some(trace))
-    }
-
-    fn register_write(self: &Arc<Self>, trace: Option<&Trace>) -> ActiveWrite {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        self.active.lock().push(RegisteredWrite { number, thread: thread::id(), trace: trace.cloned() });
-        ActiveWrite { writes: self.clone(), number }
+    /// Returns the writes in progress. The list is not locked where they are dropped, which returns memory.
+    fn active(&self) -> Vec<Arc<ActiveWrite>> {
+        self.active.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns a number that grows with the progress of all writers, plus the number of their traces.
     pub(crate) fn progress_steps(&self) -> u64 {
-        let active = self.active.lock();
-        active.iter().filter_map(|write| write.trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
+        self.active().iter().filter_map(|write| write.trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
     }
 
     /// Makes all writers close their files in time, with the rows written by then, if the process is ending.
     pub(crate) fn limit_writers(&self, patience: Patience) {
         let Patience::Until(deadline) = patience else { return };
-        let active = self.active.lock();
+        let active = self.active();
         active.iter().filter_map(|write| write.trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
     }
 
@@ -127,7 +116,7 @@ impl Writes {
     pub(super) fn wait_for_others(&self, deadline: Instant) {
         const INTERVAL: Duration = Duration::from_millis(5);
         let own = thread::id();
-        let is_over = || self.active.lock().iter().all(|write| write.thread == own);
+        let is_over = || self.active().iter().all(|write| write.thread == own);
         let patience = Patience::Until(deadline);
         let mut wait = patience.start_wait();
         while !is_over() && !wait.time_left(0).is_zero() {
@@ -154,7 +143,7 @@ impl Writes {
         path: PathBuf,
         patience: Patience,
     ) -> Result<Option<PendingWrite>, Error> {
-        let active = self.begin_writing(&trace);
+        let active = self.register(Some(&trace));
         if let Patience::Until(deadline) = patience {
             trace.progress().close_at(deadline);
         }
@@ -172,12 +161,6 @@ impl Writes {
             return Ok(None);
         }
         Ok(Some(PendingWrite { outcome, trace, path, patience, _active: active }))
-    }
-}
-
-impl Drop for ActiveWrite {
-    fn drop(&mut self) {
-        self.writes.active.lock().retain(|write| write.number != self.number);
     }
 }
 
@@ -253,7 +236,7 @@ pub(super) struct PendingWrite {
     trace: Trace,
     path: PathBuf,
     patience: Patience,
-    _active: ActiveWrite,
+    _active: Arc<ActiveWrite>,
 }
 
 impl PendingWrite {
@@ -355,14 +338,18 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
     fn progress_prolongs_a_wait() {
-        let mut wait = Patience::WhileAlive(Duration::from_secs(60)).start_wait();
-        let mut end_after = |steps| {
-            std::thread::sleep(Duration::from_millis(1));
-            wait.time_left(steps);
-            wait.end
+        let check = || {
+            let mut wait = Patience::WhileAlive(Duration::from_secs(60)).start_wait();
+            let mut end_after = |steps| {
+                sleep(Duration::from_millis(1));
+                wait.time_left(steps);
+                wait.end
+            };
+            let ends = [1, 1, 2, 2].map(&mut end_after);
+            assert!(ends[0] == ends[1] && ends[1] < ends[2] && ends[2] == ends[3], "{ends:?}");
         };
-        let ends = [1, 1, 2, 2].map(&mut end_after);
-        assert!(ends[0] == ends[1] && ends[1] < ends[2] && ends[2] == ends[3], "{ends:?}");
+        test_base::virtual_time(|clock| clock.run(check));
     }
 }

@@ -51,7 +51,7 @@ impl SessionSettings {
             **next = config.clone();
         }
         drop(next);
-        config.apply_changed_log_settings(&before);
+        config.apply_log_settings(Some(&before));
         config
     }
 

@@ -41,13 +41,12 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Moves the records of a session's recordings to disk, if that is configured.
 #[derive(Debug, Default)]
 pub(crate) struct SpillControl {
-    session: OnceLock<Weak<Session>>,
     /// When a part ends; without it, parts end after [`SEGMENT_TIME`].
     split: Option<Split>,
     /// The recording whose records are moved; `None` for those of requests.
@@ -141,11 +140,6 @@ impl SpillControl {
         SpillControl { split, ..SpillControl::default() }
     }
 
-    /// Sets the session, once.
-    pub(super) fn set_session(&self, session: &Arc<Session>) {
-        let _ = self.session.set(Arc::downgrade(session));
-    }
-
     /// Begins a recording, whose records are moved if `moves`.
     pub(super) fn begin_recording(&self, moves: bool) {
         *self.current.lock() = moves.then(Arc::default);
@@ -187,7 +181,7 @@ impl SpillControl {
     ///
     /// Writes the parts that are in memory. If there are any, it also writes the `rest` of the last recording.
     pub(crate) fn leave_ended(&self, session: &Session, rest: Option<Trace>) {
-        let parts = self.take_ended(session, session.spill_deadline());
+        let parts = self.take_ended(session, session.settings.exit_deadline(steady()));
         let Some(parts) = parts else { return };
         parts.leave_on_disk(session, rest.filter(|rest| session.has_content(rest)), None);
     }
@@ -233,44 +227,6 @@ impl SpillControl {
             Some(Split::Bytes(_) | Split::Steps(_)) => None,
         }
     }
-
-    /// Returns how long to wait before the next call of [`spill_if_due`](Self::spill_if_due).
-    pub(super) fn time_to_next(&self) -> Duration {
-        let Some(recording) = self.current() else { return LONGEST_WAIT };
-        let state = recording.lock();
-        if state.is_writing {
-            // The end of the write wakes the thread.
-            return LONGEST_WAIT;
-        }
-        let left = match (state.retry, self.interval()) {
-            (Some((at, _)), _) => at.saturating_duration_since(steady()),
-            (None, Some(interval)) => interval.saturating_sub(state.begun.map_or(Duration::ZERO, since)),
-            (None, None) => LONGEST_WAIT,
-        };
-        left.clamp(SHORTEST_WAIT, LONGEST_WAIT)
-    }
-
-    /// Starts a thread that writes a segment, if one is due.
-    pub(super) fn spill_if_due(self: &Arc<Self>, recorder: &Recorder, collectors: &CollectorSet) {
-        let Some(recording) = self.current() else { return };
-        let complete = recorder.retired_bytes() + collectors.full_bytes();
-        let is_enough = complete >= part_bytes(self.split, recorder.pool().bytes_max());
-        let Some(end) = recording.begin_if_due(is_enough, self.interval()) else { return };
-        let (session, writing) = (self.session.get().cloned().unwrap_or_default(), recording.clone());
-        let write = move || {
-            let _own = InternalAllocGuard::begin();
-            let write = || writing.write_segment(&session, end, is_enough);
-            let written = catch_unwind(AssertUnwindSafe(write));
-            writing.end_write(written.unwrap_or_else(|_| Err("a panic; please report this".to_owned())));
-            // Another one may be due.
-            if let Some(session) = &session.upgrade() {
-                session.recorder.pool().wake_helper();
-            }
-        };
-        if let Err(error) = thread::spawn("kineto-spill", Box::new(write)) {
-            recording.end_write(Err(format!("cannot start a thread: {error}; end other threads")));
-        }
-    }
 }
 
 impl SpillState {
@@ -293,9 +249,17 @@ impl SpilledRecording {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the whole recording is in memory.
-    fn is_empty(&self) -> bool {
-        self.lock().has_no_parts()
+    /// Returns when the next segment may be due.
+    fn next_due_time(&self, interval: Option<Duration>) -> Instant {
+        let state = self.lock();
+        let left = match (state.retry, interval) {
+            // The end of the write wakes the thread.
+            _ if state.is_writing => LONGEST_WAIT,
+            (Some((at, _)), _) => at.saturating_duration_since(steady()),
+            (None, Some(interval)) => interval.saturating_sub(state.begun.map_or(Duration::ZERO, since)),
+            (None, None) => LONGEST_WAIT,
+        };
+        steady() + left.clamp(SHORTEST_WAIT, LONGEST_WAIT)
     }
 
     /// Ends a step; returns whether a part ends with it, since `split` steps are complete.
@@ -469,7 +433,8 @@ impl SpilledRecording {
         while self.lock().is_writing && steady() < deadline {
             sleep(INTERVAL);
         }
-        (!self.is_empty()).then_some(self)
+        let has_parts = !self.lock().has_no_parts();
+        has_parts.then_some(self)
     }
 
     /// Writes a part as a segment, unless `deadline` is over; returns whether it is on disk. If not, the live file keeps its records.
@@ -516,9 +481,28 @@ impl SpilledRecording {
 }
 
 impl Session {
-    /// Returns when to stop waiting for a segment that is being written.
-    pub(crate) fn spill_deadline(&self) -> Instant {
-        self.settings.exit_deadline(steady())
+    /// Starts a thread that writes a segment, if one is due. Returns when the next one may be; `None` if no records are moved.
+    pub(super) fn spill_if_due(self: &Arc<Self>, collectors: &CollectorSet) -> Option<Instant> {
+        let (recording, interval) = (self.spill.current()?, self.spill.interval());
+        let complete = self.recorder.retired_bytes() + collectors.full_bytes();
+        let is_enough = complete >= part_bytes(self.spill.split, self.recorder.pool().bytes_max());
+        if let Some(end) = recording.begin_if_due(is_enough, interval) {
+            let (session, writing) = (Arc::downgrade(self), recording.clone());
+            let write = move || {
+                let _own = InternalAllocGuard::begin();
+                let write = || writing.write_segment(&session, end, is_enough);
+                let written = catch_unwind(AssertUnwindSafe(write));
+                writing.end_write(written.unwrap_or_else(|_| Err("a panic; please report this".to_owned())));
+                // Another one may be due.
+                if let Some(session) = &session.upgrade() {
+                    session.recorder.pool().wake_helper();
+                }
+            };
+            if let Err(error) = thread::spawn("kineto-spill", Box::new(write)) {
+                recording.end_write(Err(format!("cannot start a thread: {error}; end other threads")));
+            }
+        }
+        Some(recording.next_due_time(interval))
     }
 
     /// Writes a recording with parts that were moved to disk: each to a file of its own, `app.part0001.json`, `app.part0002.json` …

@@ -12,13 +12,6 @@ pub(super) struct StepTimes {
     latest: VecDeque<Duration>,
 }
 
-/// A step that took much longer than those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SlowStep {
-    pub(super) took: Duration,
-    pub(super) median: Duration,
-}
-
 /// How many steps the median is taken of.
 const STEPS: usize = 100;
 /// How many steps precede the first that can be slow.
@@ -37,20 +30,20 @@ impl StepTimes {
         self.begun = None;
     }
 
-    /// Ends the step; returns it if it took `times` as long as the median of those before it.
-    pub(super) fn end_step(&mut self, times: u32) -> Option<SlowStep> {
+    /// Ends the step. If it took `times` as long as the median of those before it, returns its time and the median.
+    pub(super) fn end_step(&mut self, times: u32) -> Option<(Duration, Duration)> {
         let took = since(self.begun.take()?);
         self.add_step(took, times)
     }
 
-    fn add_step(&mut self, took: Duration, times: u32) -> Option<SlowStep> {
+    fn add_step(&mut self, took: Duration, times: u32) -> Option<(Duration, Duration)> {
         let median = self.median();
         self.latest.push_back(took);
         if self.latest.len() > STEPS {
             self.latest.pop_front();
         }
-        let slow = SlowStep { took, median: median? };
-        (took >= LEAST && took > slow.median.saturating_mul(times)).then_some(slow)
+        let median = median?;
+        (took >= LEAST && took > median.saturating_mul(times)).then_some((took, median))
     }
 
     /// Returns the median of the steps so far, unless there are too few.
@@ -71,7 +64,7 @@ mod tests {
         let mut times = StepTimes::default();
         assert!((0..WARMUP).all(|step| times.add_step(ms(if step == 7 { 900 } else { 5 }), 3).is_none()), "warm-up");
         assert_eq!(times.add_step(ms(15), 3), None, "three times the median");
-        assert_eq!(times.add_step(ms(16), 3), Some(SlowStep { took: ms(16), median: ms(5) }));
+        assert_eq!(times.add_step(ms(16), 3), Some((ms(16), ms(5))));
         let mut short = StepTimes::default();
         assert!((0..WARMUP).all(|_| short.add_step(ms(1), 3).is_none()));
         assert_eq!(short.add_step(ms(9), 3), None, "less than 10 ms");

@@ -4,7 +4,7 @@ use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
 use super::saving::report_written_trace;
 use super::spill::SpilledRecording;
-use super::step_times::{SlowStep, StepTimes};
+use super::step_times::StepTimes;
 use super::{FORKED_LOCK, Session, Status, lock_within};
 use crate::config::Output;
 use crate::diag::diag;
@@ -83,7 +83,7 @@ pub(crate) struct EndedRecording {
 impl EndedRecording {
     /// Takes the parts that were moved to disk, if there are any. Waits for the one that is being written.
     pub(crate) fn take_parts(&mut self, session: &Session) -> Option<Arc<SpilledRecording>> {
-        self.parts.take()?.when_written(session.spill_deadline())
+        self.parts.take()?.when_written(session.settings.exit_deadline(steady()))
     }
 }
 
@@ -248,6 +248,7 @@ impl Session {
     /// [`stop`](Session::stop) ends it then.
     #[cfg(feature = "analysis")]
     pub(crate) fn start_block(&self) -> Result<bool, Error> {
+        self.check_guard()?;
         let position = self.steps.lock_step(None)?.run.position;
         let is_apart = position.is_some_and(|position| position.action == ProfilerAction::None);
         if is_apart { self.start() } else { self.begin_schedule() }.map(|()| is_apart)
@@ -270,7 +271,7 @@ impl Session {
     /// Calls for a dump if the current step was slow, and that triggers one.
     fn check_step_time(&self, run: &mut ScheduleRun) {
         let times = self.settings.first_config().dumps.slow_step();
-        if let Some(SlowStep { took, median }) = times.and_then(|times| run.times.end_step(times))
+        if let Some((took, median)) = times.and_then(|times| run.times.end_step(times))
             && self.is_recording()
         {
             self.recorder.post_trigger(TriggerCause::SlowStep { step: run.step, took, median });
@@ -307,7 +308,7 @@ impl Session {
                 return StepOutcome::from_error(run.step, &why);
             }
         };
-        let stopped = self.recording.stopped_collector();
+        let stopped = self.recording.collectors.early_stop_reason();
         let next = position.next_position(scheduled, stopped.is_some());
         run.stopped = match next.action {
             ProfilerAction::DeviceStopped => stopped.unwrap_or_else(|| std::mem::take(&mut run.stopped)),
@@ -380,7 +381,7 @@ impl Session {
         transitions: &[Transition],
         at_end: bool,
     ) -> (Option<Cycle>, Option<Error>) {
-        let _ending = transitions.contains(&Transition::Stop).then(|| self.writes.begin_ending());
+        let _ending = transitions.contains(&Transition::Stop).then(|| self.writes.register(None));
         let (mut cycle, mut trace, mut discards) = (None, None, false);
         let mut act = |act: &Transition| -> Result<(), Error> {
             match act {
@@ -449,7 +450,7 @@ impl Session {
             };
         }
         let Some(path) = self.output_path() else { return Ok(None) };
-        match self.spill.take_ended(self, self.spill_deadline()) {
+        match self.spill.take_ended(self, self.settings.exit_deadline(steady())) {
             Some(parts) => self.write_parts(&parts, Some(trace.clone()), Some(&path))?,
             None => self.writes.write_in_time(trace.clone(), path.clone(), self.settings.patience())?,
         }

@@ -1,7 +1,7 @@
 //! Tests of sessions.
 
 use super::*;
-use crate::buffer::{Head, Tag, Writer};
+use crate::buffer::{Head, Tag};
 
 impl Session {
     /// Returns a session without a layer.
@@ -26,7 +26,7 @@ impl Session {
     /// Records so many events in a chunk of their own.
     pub(super) fn record_instants(&self, count: u64) {
         let chunk = self.recorder.open_chunk(self.recorder.epoch()).unwrap();
-        let writer = Writer::for_chunk(&chunk);
+        let writer = chunk.slots();
         for _ in 0..count {
             let words = [crate::clock::now().0, 0, 0];
             writer.put_record(writer.next_slot_id().unwrap(), Head::new(Tag::Instant, 0, 0), words, &[]);
@@ -60,12 +60,12 @@ fn each_recording_has_its_own_trace_id() {
 
 #[test]
 fn impossible_records_are_reported_and_skipped() {
-    use crate::buffer::{Head, Tag, Writer};
+    use crate::buffer::{Head, Tag};
     use crate::time::Ticks;
     let session = Session::for_tests();
     session.start().unwrap();
     let chunk = session.recorder.open_chunk(session.recorder.epoch()).unwrap();
-    let writer = Writer::for_chunk(&chunk);
+    let writer = chunk.slots();
     let put = |head: Head| writer.put_record(writer.next_slot_id().unwrap(), head, [9, 10, 0], &[]);
     // Without a thread or callsite; of an unknown kind.
     put(Head::new(Tag::Slice, 0, 77));

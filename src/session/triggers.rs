@@ -3,11 +3,9 @@
 use super::Session;
 use super::background::wait_for_saves;
 use super::deadline_after;
-use super::dumps::DumpSource;
-use super::exit::registered_sessions;
-use super::lock_within;
+use super::exit::live_sessions;
 use super::observer::SessionEvent;
-use crate::config::{Config, DumpConfig, DumpTrigger};
+use crate::config::{DumpConfig, DumpTrigger};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, signal, thread};
@@ -20,7 +18,7 @@ use std::fmt::Display;
 use std::panic;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -31,7 +29,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct DumpControl {
     config: DumpConfig,
-    session: OnceLock<Weak<Session>>,
+    session: Weak<Session>,
     state: fork::Own<DumpState>,
 }
 
@@ -39,9 +37,7 @@ pub(crate) struct DumpControl {
 struct DumpState {
     pending: Option<PendingDump>,
     /// Those that threads take now.
-    taking: Vec<TakingEntry>,
-    /// How many dumps were taken.
-    numbers: u64,
+    taking: Vec<Weak<TakingDump>>,
     /// Until when triggers are skipped, since the last dump.
     skips_until: Option<Instant>,
     counts: TriggerCounts,
@@ -58,34 +54,13 @@ struct PendingDump {
     thread: Option<Thread>,
 }
 
-/// A dump that a thread takes now.
+/// A dump that a thread takes now. It keeps the end of the recording and of the process waiting, until it is dropped.
 #[derive(Debug)]
-struct TakingEntry {
-    number: u64,
+struct TakingDump {
     thread: i64,
     cause: TriggerCause,
-    /// Whether a writer has the records; only the report of a failure may follow.
-    is_taken: bool,
-}
-
-/// Keeps the end of the recording and of the process waiting for a dump, until it is dropped.
-struct TakingDump<'c> {
-    control: &'c DumpControl,
-    number: u64,
-}
-
-impl TakingDump<'_> {
-    /// Lets the recording end: its records are taken.
-    fn mark_taken(&self) {
-        let mut state = self.control.state.lock();
-        state.taking.iter_mut().filter(|dump| dump.number == self.number).for_each(|dump| dump.is_taken = true);
-    }
-}
-
-impl Drop for TakingDump<'_> {
-    fn drop(&mut self) {
-        self.control.state.lock().taking.retain(|dump| dump.number != self.number);
-    }
+    /// Whether a writer has the records: the recording may end, and only the report of a failure may follow.
+    is_taken: AtomicBool,
 }
 
 /// How long triggers are skipped at most after a dump that failed.
@@ -101,13 +76,8 @@ struct TriggerCounts {
 }
 
 impl DumpControl {
-    pub(super) fn new(config: DumpConfig) -> DumpControl {
-        DumpControl { config, session: OnceLock::new(), state: fork::Own::default() }
-    }
-
-    /// Sets the session, once.
-    pub(super) fn set_session(&self, session: &Arc<Session>) {
-        let _ = self.session.set(Arc::downgrade(session));
+    pub(super) fn new(config: DumpConfig, session: Weak<Session>) -> DumpControl {
+        DumpControl { config, session, state: fork::Own::default() }
     }
 
     /// Decides about the triggers that were posted.
@@ -157,7 +127,7 @@ impl DumpControl {
                     return;
                 }
                 let error = Error::io("start a thread for", Path::new("a dump"), error, "end other threads");
-                let session = self.session.get().and_then(Weak::upgrade);
+                let session = self.session.upgrade();
                 if let Some(session) = &session {
                     report_failure(session, &trigger.cause, error);
                 }
@@ -179,13 +149,15 @@ impl DumpControl {
         let mut state = self.state.lock();
         let Some(PendingDump { trigger, thread, .. }) = state.pending.take() else { return };
         let counts = std::mem::take(&mut state.counts);
-        let taking = self.begin_taking(&mut state, trigger.cause);
+        let (thread_id, cause, is_taken) = (thread::id(), trigger.cause, AtomicBool::new(false));
+        let taking = Arc::new(TakingDump { thread: thread_id, cause, is_taken });
+        state.taking.retain(|dump| dump.strong_count() > 0);
+        state.taking.push(Arc::downgrade(&taking));
         drop(state);
         thread.iter().for_each(unpark);
-        let Some(session) = self.session.get().and_then(Weak::upgrade) else { return };
-        let cause = trigger.cause;
+        let Some(session) = self.session.upgrade() else { return };
         let dumped = session.dump_for_trigger(trigger, counts);
-        taking.mark_taken();
+        taking.is_taken.store(true, Ordering::Relaxed);
         match dumped {
             Ok(()) if counts.joined > 0 => {
                 let joined = count_with_noun(counts.joined, "more trigger");
@@ -196,13 +168,6 @@ impl DumpControl {
         }
     }
 
-    fn begin_taking(&self, state: &mut DumpState, cause: TriggerCause) -> TakingDump<'_> {
-        state.numbers += 1;
-        let number = state.numbers;
-        state.taking.push(TakingEntry { number, thread: thread::id(), cause, is_taken: false });
-        TakingDump { control: self, number }
-    }
-
     /// Takes the dump that was triggered, and waits for those that other threads take: until their records are taken, or
     /// if the process ends at `deadline`, until they are being written or their failures are reported.
     fn finish_dump(self: &Arc<Self>, posted: &TriggerQueue, deadline: Option<Instant>) {
@@ -210,8 +175,12 @@ impl DumpControl {
         self.handle_triggers(posted);
         self.dump_now();
         let own = thread::id();
-        let is_awaited = |dump: &&TakingEntry| dump.thread != own && (deadline.is_some() || !dump.is_taken);
-        let first_awaited = || self.state.lock().taking.iter().find(is_awaited).map(|dump| (dump.cause, dump.is_taken));
+        let awaited = |dump: &Weak<TakingDump>| {
+            let dump = dump.upgrade().filter(|dump| dump.thread != own)?;
+            let is_taken = dump.is_taken.load(Ordering::Relaxed);
+            (deadline.is_some() || !is_taken).then_some((dump.cause, is_taken))
+        };
+        let first_awaited = || self.state.lock().taking.iter().find_map(awaited);
         while let Some((cause, is_taken)) = first_awaited() {
             if deadline.is_some_and(|deadline| steady() >= deadline) {
                 if !is_taken {
@@ -235,12 +204,6 @@ fn report_failure(session: &Session, cause: &impl Display, error: Error) {
     session.triggers.note_failure();
     diag!(Warning, "dump", "no dump for: {cause}: {error}");
     session.recording.observers.notify(SessionEvent::DumpEnded { reason: cause.to_string(), dump: Err(error) });
-}
-
-impl Default for DumpControl {
-    fn default() -> DumpControl {
-        DumpControl::new(Config::default().dumps)
-    }
 }
 
 impl DumpState {
@@ -271,8 +234,8 @@ impl Session {
         metadata.add_count("dump_triggered_at_ns", Timestamp::from(trigger.at).as_nanos());
         metadata.add_count("dump_triggers_joined", counts.joined);
         metadata.add_count("dump_triggers_skipped", counts.skipped);
-        self.write_dump(DumpSource::Triggered(trace), &output, &trigger.cause.label(), &trigger.cause.to_string())
-            .map(drop)
+        let (triggers, cause) = (Some(self.triggers.clone()), trigger.cause);
+        self.write_dump(|| Ok(trace), triggers, &output, &cause.label(), &cause.to_string()).map(drop)
     }
 
     /// Posts a trigger that no hook finds, if it is configured.
@@ -310,9 +273,7 @@ impl Session {
 
 /// Posts a trigger in each session that SIGUSR2 triggers.
 pub(crate) fn dump_on_signal() {
-    const WAIT: Duration = Duration::from_secs(1);
-    let sessions = lock_within(registered_sessions(), WAIT).map(|sessions| sessions.clone()).unwrap_or_default();
-    for session in sessions.iter().filter_map(Weak::upgrade) {
+    for session in live_sessions(Duration::from_secs(1)) {
         session.post_trigger(&DumpTrigger::Signal, TriggerCause::Signal);
     }
 }
@@ -327,8 +288,7 @@ fn watch_panics() {
     let earlier = panic::take_hook();
     panic::set_hook(Box::new(move |panicked| {
         // The thread may have panicked while it changed the list.
-        let sessions = registered_sessions().try_lock().map(|sessions| sessions.clone()).unwrap_or_default();
-        let sessions: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
+        let sessions = live_sessions(Duration::ZERO);
         sessions.iter().for_each(|session| session.post_trigger(&DumpTrigger::Panic, TriggerCause::Panic));
         earlier(panicked);
         if cfg!(panic = "abort") {
@@ -355,7 +315,6 @@ fn dump_before_abort(sessions: Vec<Arc<Session>>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dumps::DumpSource;
     use super::super::observer::{NamedObserver, SessionObserver};
     use super::*;
     use crate::config::{Config, Output};
@@ -435,7 +394,8 @@ mod tests {
         assert!(!retries_soon());
         let trace = session.recording.snapshot().unwrap();
         let output = session.dump_output().unwrap();
-        session.write_dump(DumpSource::Triggered(trace), &output, "panic", "a panic").unwrap();
+        let triggers = Some(session.triggers.clone());
+        session.write_dump(|| Ok(trace), triggers, &output, "panic", "a panic").unwrap();
         wait_for_saves(Instant::now());
         assert!(retries_soon());
         let ended = log.take();

@@ -1,47 +1,29 @@
 //! Drops the windows of a long recording whose records are no longer in memory.
 
 use super::Session;
-use crate::recorder::Recorder;
 use crate::time::Ticks;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// The duty of the session's thread for recordings that keep the newest records.
-#[derive(Debug, Default)]
-pub(crate) struct WindowControl {
-    session: OnceLock<Weak<Session>>,
-    /// How many windows were left the last time.
-    left: AtomicUsize,
-}
 
 /// Fewer windows are not worth the search for those that are needed.
 const FEW_WINDOWS: usize = 1024;
 
-impl WindowControl {
-    /// Sets the session, once.
-    pub(super) fn set_session(&self, session: &Arc<Session>) {
-        let _ = self.session.set(Arc::downgrade(session));
-    }
-
+impl Session {
     /// Drops the windows that ended before the horizon, each time that their number has doubled.
-    pub(super) fn drop_windows_if_due(&self, recorder: &Recorder) {
+    pub(super) fn drop_windows_if_due(&self) {
         // If records are moved to disk, the end of each part drops them.
-        if !recorder.settings.evicts_oldest || recorder.is_spilling() {
+        if !self.recorder.settings.evicts_oldest || self.recorder.is_spilling() {
             return;
         }
-        let Some(session) = self.session.get().and_then(Weak::upgrade) else { return };
-        let count = session.recording.window_count();
-        let is_due = count > FEW_WINDOWS.max(self.left.load(Ordering::Relaxed) * 2);
-        if is_due && let Some(horizon) = recorder.horizon() {
+        let count = self.recording.window_count();
+        let is_due = count > FEW_WINDOWS.max(self.windows_left.load(Ordering::Relaxed) * 2);
+        if is_due && let Some(horizon) = self.recorder.horizon() {
             // A stop may take long, and threads wait for this one.
-            session.drop_windows(horizon, Duration::ZERO);
-            self.left.store(session.recording.window_count(), Ordering::Relaxed);
+            self.drop_windows(horizon, Duration::ZERO);
+            self.windows_left.store(self.recording.window_count(), Ordering::Relaxed);
         }
     }
-}
 
-impl Session {
     /// Drops the windows that ended before `until`: earlier records are on disk, or were evicted. If another thread starts, stops or takes a
     /// trace of the recording for longer than `wait`, a later call drops them.
     pub(super) fn drop_windows(&self, until: Ticks, wait: Duration) {
@@ -70,11 +52,10 @@ mod tests {
             session.recording.resume(ActivityTypes::ALL).unwrap();
         }
         let before = session.recording.snapshot().unwrap();
-        let control = WindowControl::default();
-        control.set_session(&session);
         // The session's thread may have dropped them, or hold the lock.
         while session.recording.window_count() > FEW_WINDOWS {
-            control.drop_windows_if_due(&session.recorder);
+            session.windows_left.store(0, Ordering::Relaxed);
+            session.drop_windows_if_due();
         }
         let after = session.recording.snapshot().unwrap();
         let [before, after] = [before, after].map(|trace| (trace.stats().events, trace.contents().recorded.whole.0));

@@ -105,11 +105,6 @@ impl Args for EventEdit<'_> {
 }
 
 impl PostProcess {
-    /// Delivers the changed events to `rows`.
-    pub(super) fn wrap_rows<'r>(&'r self, rows: &'r mut dyn Rows) -> EditedRows<'r> {
-        EditedRows { rows, edit: self, left_out: false }
-    }
-
     /// Returns the changed event; if the callback panics, the event stays unchanged.
     fn edit_activity<'t>(&self, activity: Activity<'t>) -> EventEdit<'t> {
         let untouched = || EventEdit { activity, name: None, args: Vec::new(), left_out: false };
@@ -130,10 +125,10 @@ impl fmt::Debug for PostProcess {
 
 /// Forwards rows with the program's changes.
 pub(super) struct EditedRows<'r> {
-    rows: &'r mut dyn Rows,
-    edit: &'r PostProcess,
+    pub(super) rows: &'r mut dyn Rows,
+    pub(super) edit: &'r PostProcess,
     /// Whether the last event was left out; its arrows, which follow it, are left out too.
-    left_out: bool,
+    pub(super) left_out: bool,
 }
 
 impl EditedRows<'_> {

@@ -29,7 +29,6 @@ impl Trace {
     ///
     /// # Errors
     /// Those of [`save`](Trace::save), except that it may be called again in strict mode.
-    #[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
     pub fn save_execution_trace(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.save_execution_trace_to(self.destination(), path.as_ref()).map(drop)
     }
@@ -42,7 +41,6 @@ impl Trace {
     ///
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
-    #[cfg_attr(docsrs, doc(cfg(feature = "chakra")))]
     pub fn write_execution_trace(&self, mut out: impl Write) -> io::Result<()> {
         fallible::attempt(|| self.write_operations(&mut out))?
     }

@@ -27,8 +27,6 @@ mod window_set;
 
 pub(crate) use cpu::CpuTrace;
 pub use cpu::CpuTraceBuilder;
-#[cfg(feature = "segments")]
-pub(crate) use cpu::StoredCpuTrace;
 pub(crate) use device::DeviceRecords;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
@@ -54,23 +52,24 @@ use crate::write::file::{self, Destination, FileContent, Format};
 #[cfg(feature = "perfetto")]
 use crate::write::perfetto::PerfettoWriter;
 use crate::write::sink::Writers;
-use cpu::CpuRows;
+use edit::EditedRows;
 use index::Index;
 use index::omitted::OmittedEnters;
 use index::requests::Requests;
 use kineto_base::fallible::{self, Lazy};
 use kineto_model::activity::{Activity, Track};
 use kineto_model::rows::{Rows, ThreadRow};
-use progress::{CountedBytes, FileBytes, PlainContent, ProgressReport};
-use related::operations::{OperationOptions, WithOperations};
-use related::{Finder, Related};
+use progress::{CountedBytes, PlainContent, ProgressReport};
+use related::operations::WithOperations;
+use related::{Finder, Related, WithRelated};
+use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use walk::{Walk, WalkCounts};
+use walk::{Walk, WalkCounts, site_rows};
 
 /// A finished recording; a cheap handle that can be cloned, sent and shared.
 ///
@@ -92,7 +91,7 @@ use walk::{Walk, WalkCounts};
 /// ```
 #[derive(Clone)]
 pub struct Trace {
-    inner: Arc<Inner>,
+    inner: Arc<TraceContents>,
 }
 
 impl fmt::Debug for Trace {
@@ -104,34 +103,23 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// The contents of a trace, from which it can be made again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TraceContents<'t> {
-    pub(crate) recorded: &'t Recorded,
-    pub(crate) devices: &'t DeviceRecords,
-    pub(crate) own: &'t [Arc<CpuTrace>],
-    pub(crate) converter: &'t Converter,
-    pub(crate) metadata: &'t TraceMetadata,
-    pub(crate) info: &'t TraceInfo,
-}
-
-impl TraceContents<'_> {
-    /// Returns when the recording began.
-    pub(crate) fn start(&self) -> Timestamp {
-        self.converter.timestamp_of(self.recorded.whole.0)
-    }
-}
-
+/// The contents of a trace, from which it can be made again, and what was found in them.
 #[derive(Debug)]
-struct Inner {
-    recorded: Recorded,
+pub(crate) struct TraceContents {
+    pub(crate) recorded: Recorded,
     /// The records of collectors.
-    devices: DeviceRecords,
+    pub(crate) devices: DeviceRecords,
     /// The activities that the program pushed.
-    own: Vec<Arc<CpuTrace>>,
-    converter: Converter,
-    metadata: Arc<TraceMetadata>,
-    info: TraceInfo,
+    pub(crate) own: Vec<Arc<CpuTrace>>,
+    pub(crate) converter: Converter,
+    pub(crate) metadata: Arc<TraceMetadata>,
+    pub(crate) info: TraceInfo,
+    found: Findings,
+}
+
+/// What was found in a trace on first use, and what became of the trace.
+#[derive(Debug, Default)]
+struct Findings {
     index: Lazy<Index>,
     related: Lazy<Related>,
     omitted: Lazy<OmittedEnters>,
@@ -146,7 +134,7 @@ struct Inner {
     is_violation_reported: AtomicBool,
 }
 
-impl Drop for Inner {
+impl Drop for Findings {
     fn drop(&mut self) {
         // Each use of a trace creates its index first.
         if let (Some(output), None) = (self.unwritten.get(), self.index.get()) {
@@ -198,27 +186,8 @@ impl Trace {
         if let Some(range) = converter.stepped_range() {
             devices.allow_times(range);
         }
-        let (index, related, omitted, requests, counts) = Default::default();
-        let (violations, is_saved, unwritten, progress, is_violation_reported) = Default::default();
-        let inner = Inner {
-            recorded,
-            devices,
-            own,
-            converter,
-            metadata,
-            info,
-            index,
-            related,
-            omitted,
-            requests,
-            counts,
-            violations,
-            is_saved,
-            unwritten,
-            progress,
-            is_violation_reported,
-        };
-        Trace { inner: Arc::new(inner) }
+        let found = Findings::default();
+        Trace { inner: Arc::new(TraceContents { recorded, devices, own, converter, metadata, info, found }) }
     }
 
     /// Replaces the ids in the header by those that are not empty.
@@ -234,9 +203,8 @@ impl Trace {
     }
 
     /// Returns the contents.
-    pub(crate) fn contents(&self) -> TraceContents<'_> {
-        let Inner { recorded, devices, own, converter, metadata, info, .. } = &*self.inner;
-        TraceContents { recorded, devices, own, converter, metadata, info }
+    pub(crate) fn contents(&self) -> &TraceContents {
+        &self.inner
     }
 
     /// Replaces the metadata, which later traces may share, by a copy, unless there are other handles to the trace.
@@ -274,12 +242,12 @@ impl Trace {
         &self,
         to: &dyn Destination,
         path: &Path,
-        report: &mut ProgressReport<'_>,
+        report: &ProgressReport<'_>,
     ) -> Result<PathBuf, Error> {
         let info = &self.inner.info;
         self.check_violations()?;
         // Set first, so that only one of two threads saves.
-        if self.inner.is_saved.swap(true, Ordering::Relaxed) && info.is_strict {
+        if self.inner.found.is_saved.swap(true, Ordering::Relaxed) && info.is_strict {
             let why = format!(
                 "the trace is not saved as {}: it was saved already; copy that file",
                 Writers::output_name(path)
@@ -292,7 +260,7 @@ impl Trace {
             self.try_write(out, format, url.strip_prefix("file://").unwrap_or(&url), report)
         });
         if saved.is_err() {
-            self.inner.is_saved.store(false, Ordering::Relaxed);
+            self.inner.found.is_saved.store(false, Ordering::Relaxed);
         }
         self.settle_live_file(saved.is_ok());
         saved
@@ -304,12 +272,12 @@ impl Trace {
     /// Those of `out`, [`Unsupported`](io::ErrorKind::Unsupported) if the format's feature is off, and
     /// [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
     pub fn write(&self, mut out: impl Write, format: Format) -> io::Result<()> {
-        self.try_write(&mut PlainContent(&mut out), format, "", &mut ProgressReport::default())
+        self.try_write(&mut PlainContent(&mut out), format, "", &ProgressReport::default())
     }
 
     /// Saves the trace, and next to it the execution trace if the builder enabled that; returns the name of the trace's file.
     pub(crate) fn save_all(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
-        let saved = self.save_to(to, path, &mut ProgressReport::with_limit(self.inner.info.config.dumps.file_limit))?;
+        let saved = self.save_to(to, path, &ProgressReport::with_limit(self.inner.info.config.dumps.file_limit))?;
         #[cfg(feature = "chakra")]
         self.save_next_execution_trace(to, &saved)?;
         Ok(saved)
@@ -320,56 +288,44 @@ impl Trace {
         out: &mut dyn FileContent,
         format: Format,
         name: &str,
-        report: &mut ProgressReport<'_>,
+        report: &ProgressReport<'_>,
     ) -> io::Result<()> {
-        fallible::attempt(|| self.write_all(out, format, name, report))?
-    }
-
-    fn write_all(
-        &self,
-        out: &mut dyn FileContent,
-        format: Format,
-        name: &str,
-        report: &mut ProgressReport<'_>,
-    ) -> io::Result<()> {
-        let bytes = FileBytes::default();
-        let out = &mut CountedBytes { out, bytes: &bytes };
-        let (metadata, base) = self.header_and_base();
-        let devices = self.inner.devices.properties();
-        let header = Header { metadata: &metadata, device_properties: &devices, base };
-        let distributed = self.distributed_info().map(|info| info.to_json());
-        match format {
-            Format::Json => {
-                let mut writer = ChromeWriter::new(out, &header)?;
-                if let Some(rows) = self.write_rows(&mut writer, &bytes, report)? {
-                    writer.mark_incomplete(rows, self.row_count());
+        fallible::attempt(|| {
+            report.content_bytes.set(0);
+            let out = &mut CountedBytes { out, report };
+            let (metadata, base) = self.header_and_base();
+            let devices = self.inner.devices.properties();
+            let header = Header { metadata: &metadata, device_properties: &devices, base };
+            let distributed = self.distributed_info().map(|info| info.to_json());
+            match format {
+                Format::Json => {
+                    let mut writer = ChromeWriter::new(out, &header)?;
+                    if let Some(rows) = self.write_rows(&mut writer, report)? {
+                        writer.mark_incomplete(rows, self.row_count());
+                    }
+                    writer.finish(self.window().1, distributed.as_deref(), name)?;
                 }
-                writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
-            }
-            #[cfg(feature = "perfetto")]
-            Format::Perfetto => {
-                let mut writer = PerfettoWriter::new(out, &header)?;
-                self.devices().arrows_with_several_ends().for_each(|(flow, ends)| writer.set_ends(flow, ends));
-                if let Some(rows) = self.write_rows(&mut writer, &bytes, report)? {
-                    writer.mark_incomplete(rows, self.row_count());
+                #[cfg(feature = "perfetto")]
+                Format::Perfetto => {
+                    let mut writer = PerfettoWriter::new(out, &header)?;
+                    let several = self.devices().arrows_with_several_ends().into_iter();
+                    several.for_each(|(flow, ends)| writer.set_ends(flow, ends));
+                    if let Some(rows) = self.write_rows(&mut writer, report)? {
+                        writer.mark_incomplete(rows, self.row_count());
+                    }
+                    writer.finish(self.window().1, distributed.as_deref(), name)?;
                 }
-                writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
+                _ => return Err(format.missing_feature()),
             }
-            _ => return Err(format.missing_feature()),
-        }
-        Ok(())
+            Ok(())
+        })?
     }
 
     /// Writes all rows; returns how many were written if the deadline or the file's limit came first.
-    fn write_rows(
-        &self,
-        writer: &mut dyn Rows,
-        bytes: &FileBytes,
-        report: &mut ProgressReport<'_>,
-    ) -> io::Result<Option<u64>> {
-        let mut rows = self.inner.progress.of_file(writer, bytes, report, self.row_count());
+    fn write_rows(&self, writer: &mut dyn Rows, report: &ProgressReport<'_>) -> io::Result<Option<u64>> {
+        let mut rows = self.inner.found.progress.of_file(writer, report, self.row_count());
         let written = self.deliver_rows(&mut rows).inspect(|()| rows.report_end());
-        match self.inner.progress.file_cut() {
+        match self.inner.found.progress.file_cut() {
             None => written.map(|()| None),
             Some(cut) => Ok(Some(cut.rows)),
         }
@@ -378,14 +334,14 @@ impl Trace {
     /// Sets the output that the trace replaces, which a warning names if the trace is dropped unused.
     pub(crate) fn hand_out(self, output: Option<PathBuf>) -> Trace {
         if let Some(output) = output {
-            drop(self.inner.unwritten.set(output));
+            drop(self.inner.found.unwritten.set(output));
         }
         self
     }
 
     /// Returns the progress of writing a file.
     pub(crate) fn progress(&self) -> &Progress {
-        &self.inner.progress
+        &self.inner.found.progress
     }
 
     /// Returns how long the end of the process waits for a file.
@@ -396,7 +352,7 @@ impl Trace {
     /// Returns the approximate number of rows of a file.
     pub(crate) fn row_count(&self) -> u64 {
         let index = self.index();
-        index.slices + index.events + index.memory + self.devices().work_count() + self.inner.own_rows()
+        index.slices + index.events + index.memory + self.devices().counts().work + self.inner.own_rows()
     }
 
     /// Calls `each` with every activity: slices, instants and counters, thread by thread, in order of their start.
@@ -409,9 +365,9 @@ impl Trace {
 
     /// Delivers all rows to `rows`, in the order of a file, with the program's changes.
     pub(crate) fn deliver_rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
-        match self.related_rows().wrap_rows(rows) {
-            Ok(mut rows) => self.edited_rows(&mut rows),
-            Err(rows) => self.edited_rows(rows),
+        match &self.related_rows().additions[..] {
+            [] => self.edited_rows(rows),
+            left => self.edited_rows(&mut WithRelated { rows, row: 0, left }),
         }
     }
 
@@ -421,28 +377,26 @@ impl Trace {
         let mut edited;
         let rows: &mut dyn Rows = match &info.post_process {
             Some(edit) => {
-                edited = edit.wrap_rows(rows);
+                edited = EditedRows { rows, edit, left_out: false };
                 &mut edited
             }
             None => rows,
         };
-        let wanted =
-            OperationOptions { modules: info.config.flags.with_modules, overloads: info.config.overload_names };
-        if wanted == OperationOptions::default() {
-            return walk.deliver_rows(rows).map(drop);
+        if info.config.flags.with_modules || info.config.overload_names {
+            walk.deliver_rows(&mut WithOperations::new(&walk, rows)).map(drop)
+        } else {
+            walk.deliver_rows(rows).map(drop)
         }
-        let sites = walk.site_rows();
-        walk.deliver_rows(&mut WithOperations::new(wanted, &walk.source(&sites), rows)).map(drop)
     }
 
     /// Returns the relations between rows; needs a walk only if there may be some.
     fn related_rows(&self) -> &Related {
-        self.inner.related.get_or_init(|| {
+        self.inner.found.related.get_or_init(|| {
             let mut finder = Finder::default();
             let sites = &self.inner.recorded.sites;
             if self.inner.own.iter().any(|own| own.has_any_arg(&Finder::KEYS)) || sites.iter().any(Finder::may_need) {
                 // `Finder` has no errors.
-                let _ = self.edited_rows(&mut self.inner.progress.of_walk(&mut finder));
+                let _ = self.edited_rows(&mut self.inner.found.progress.of_walk(&mut finder));
             }
             finder.finish(self.inner.info.config.fwd_bwd)
         })
@@ -457,7 +411,10 @@ impl Trace {
 
     /// Returns when the recording began and ended; if the wall clock was set meanwhile, its earliest and its latest time.
     pub fn window(&self) -> (Timestamp, Timestamp) {
-        self.walk().window()
+        // Each use of a trace creates its index.
+        let _ = self.index();
+        let (start, end) = self.inner.recorded.whole;
+        self.inner.converter.time_range(start, end)
     }
 
     /// Returns the keys and JSON texts of the file's header, except those that Kineto always writes.
@@ -491,8 +448,9 @@ impl Trace {
     pub fn why_empty(&self) -> Option<&'static str> {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
-        let devices = self.devices().work_count() + self.devices().memory_events();
-        if index.slices + index.events + index.memory + devices + self.inner.own_rows() > 0 {
+        let devices = self.devices().counts();
+        let of_host = index.slices + index.events + index.memory + self.inner.own_rows();
+        if of_host + devices.work + devices.memory > 0 {
             None
         } else if self.inner.devices.unread_collectors() > 0 {
             Some(
@@ -503,7 +461,7 @@ impl Trace {
         } else if self.inner.info.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("there was no memory for records; raise buffer_limit_bytes, or the process's limits (ulimit -v, -d)")
         } else if self.inner.info.config.gpu.profiler_range && self.inner.recorded.windows.is_empty() {
-            Some(if self.inner.devices.any_ran() {
+            Some(if self.inner.devices.stretches().next().is_some() {
                 "cudaProfilerStart was not called while the recording waited for it; call it, or unset CUDA_PROFILER_RANGE"
             } else {
                 "the recording waited for cudaProfilerStart (CUDA_PROFILER_RANGE), which needs CUPTI, and CUPTI did not \
@@ -527,32 +485,34 @@ impl Trace {
 
     fn index(&self) -> &Index {
         let inner = &self.inner;
-        let read = || Index::new(&inner.recorded, &inner.converter, inner.info.config.async_spans, &inner.progress);
-        inner.index.get_or_init(read)
+        let read =
+            || Index::new(&inner.recorded, &inner.converter, inner.info.config.async_spans, &inner.found.progress);
+        inner.found.index.get_or_init(read)
     }
 
     fn omitted(&self) -> &OmittedEnters {
         let inner = &*self.inner;
         let find = || OmittedEnters::new(self.index(), self.devices(), inner.converter.error_ns());
-        inner.omitted.get_or_init(find)
+        inner.found.omitted.get_or_init(find)
     }
 
     fn requests(&self) -> &Requests {
-        let inner = &*self.inner;
-        let find = || Requests::new(&inner.recorded, self.index(), &inner.converter, inner.info.config.async_spans);
-        inner.requests.get_or_init(find)
+        self.inner.found.requests.get_or_init(|| Requests::new(&self.inner, self.index()))
     }
 
     /// Returns the counts of a walk; needs a walk only if slices may overlap.
     fn walk_counts(&self) -> WalkCounts {
-        *self.inner.counts.get_or_init(|| {
+        *self.inner.found.counts.get_or_init(|| {
             let mut none = Each(|_: &Activity<'_>| {});
             let counts = match (
                 self.inner.recorded.disorder || !self.inner.own.is_empty() || self.inner.converter.repeats_times(),
-                self.devices().may_overlap(),
+                self.devices().counts().may_overlap,
             ) {
                 (true, _) => self.walk().deliver_rows(&mut none),
-                (false, true) => self.walk().devices_alone(&mut none),
+                (false, true) => {
+                    let mut counts = WalkCounts::default();
+                    self.walk().device_rows(&mut none, &mut counts).map(|()| counts)
+                }
                 (false, false) => Ok(WalkCounts::default()),
             };
             counts.unwrap_or_default()
@@ -560,34 +520,24 @@ impl Trace {
     }
 
     fn walk(&self) -> Walk<'_> {
-        let inner = &*self.inner;
+        let TraceContents { recorded, own, converter, info, .. } = &*self.inner;
         Walk {
-            recorded: &inner.recorded,
+            recorded,
             index: self.index(),
             omitted: self.omitted(),
             requests: self.requests(),
             devices: self.devices(),
-            converter: &inner.converter,
-            process: inner.info.process,
-            process_name: &inner.info.process_name,
-            async_spans: inner.info.config.async_spans,
-            with_target: inner.info.config.with_target,
-            with_location: inner.info.config.with_location,
-            with_function_ids: inner.info.config.execution_trace,
-            symbols: &inner.info.symbols,
-            counters: &inner.info.counters,
-            own: CpuRows {
-                traces: &inner.own,
-                selected: inner.info.config.activities,
-                process: inner.info.process,
-                with_function_ids: inner.info.config.execution_trace,
-            },
-            span_name: inner.info.is_recording.then_some("tracing-kineto"),
+            own,
+            converter,
+            info,
+            window: self.window(),
+            sites: site_rows(recorded, &info.config),
+            words: RefCell::default(),
         }
     }
 }
 
-impl Inner {
+impl TraceContents {
     /// Returns the number of rows that the program has pushed.
     fn own_rows(&self) -> u64 {
         let counts = self.own.iter().map(|own| own.count_records(self.info.config.activities));

@@ -2,7 +2,7 @@
 
 use super::memory::MemoryRecord;
 use super::recorded::Stretch;
-use super::thread::args::Source;
+use super::stats::DeviceCounts;
 use super::thread::nest::Nest;
 use super::walk::{Walk, WalkCounts};
 use super::{Trace, WindowSet};
@@ -16,7 +16,6 @@ use std::borrow::Cow;
 use std::io;
 use std::iter;
 use std::marker::PhantomData;
-use std::ops::Deref;
 
 /// The records of collectors, of which a file may have some that this build does not read.
 #[derive(Debug, Default)]
@@ -26,17 +25,14 @@ pub(crate) struct DeviceRecords {
 
 /// The records of all collectors, linked: there are none.
 #[derive(Clone, Copy)]
-pub(super) struct LinkedRecords<'t>(&'t DeviceRecords);
+pub(super) struct LinkedRecords<'t>(PhantomData<&'t ()>);
 
 /// The calls that a thread made: none was recorded.
 #[derive(Debug)]
 pub(super) struct HostCalls<'t> {
-    slack_ns: u64,
+    pub(super) slack_ns: u64,
     calls: PhantomData<&'t ()>,
 }
-
-/// Writes no rows of devices.
-pub(super) struct DeviceRows;
 
 impl DeviceRecords {
     pub(crate) fn new(_none: Vec<Collection>) -> DeviceRecords {
@@ -74,10 +70,6 @@ impl DeviceRecords {
         self.unread
     }
 
-    pub(super) fn any_ran(&self) -> bool {
-        false
-    }
-
     pub(super) fn stretches(&self) -> impl Iterator<Item = (Cow<'static, str>, Vec<Stretch>)> {
         iter::empty()
     }
@@ -89,31 +81,23 @@ impl DeviceRecords {
     pub(super) fn properties(&self) -> Vec<String> {
         Vec::new()
     }
-
-    pub(super) fn have_memory(&self) -> bool {
-        false
-    }
-
-    pub(super) fn is_replaced(&self, _reported: &MemoryRecord) -> bool {
-        false
-    }
-}
-
-impl Deref for LinkedRecords<'_> {
-    type Target = DeviceRecords;
-
-    fn deref(&self) -> &DeviceRecords {
-        self.0
-    }
 }
 
 impl Trace {
     pub(super) fn devices(&self) -> LinkedRecords<'_> {
-        LinkedRecords(&self.inner.devices)
+        LinkedRecords(PhantomData)
     }
 }
 
 impl LinkedRecords<'_> {
+    pub(super) fn have_memory(self) -> bool {
+        false
+    }
+
+    pub(super) fn is_replaced(self, _reported: &MemoryRecord) -> bool {
+        false
+    }
+
     pub(super) fn report_losses(self, _add: impl FnMut(Loss, u64)) {}
 
     pub(super) fn report_violations(self, _add: impl FnMut(&str, &str)) {}
@@ -123,16 +107,8 @@ impl LinkedRecords<'_> {
         vec![kineto_devices::missing_report()]
     }
 
-    pub(super) fn work_count(self) -> u64 {
-        0
-    }
-
-    pub(super) fn work_before_window(self) -> u64 {
-        0
-    }
-
-    pub(super) fn memory_events(self) -> u64 {
-        0
+    pub(super) fn counts(self) -> DeviceCounts {
+        DeviceCounts::default()
     }
 
     pub(super) fn memory_records(self, _process: i64) -> impl Iterator<Item = (Timestamp, i64, MemoryRecord)> {
@@ -143,23 +119,15 @@ impl LinkedRecords<'_> {
         iter::empty()
     }
 
-    pub(super) fn may_overlap(self) -> bool {
-        false
-    }
-
     #[cfg(feature = "perfetto")]
-    pub(super) fn arrows_with_several_ends(self) -> impl Iterator<Item = (Flow, u64)> {
-        iter::empty()
+    pub(super) fn arrows_with_several_ends(self) -> Vec<(Flow, u64)> {
+        Vec::new()
     }
 }
 
 impl<'t> HostCalls<'t> {
     pub(super) fn for_thread(_thread: i64, _devices: LinkedRecords<'t>, error_ns: u64) -> HostCalls<'t> {
         HostCalls { slack_ns: error_ns, calls: PhantomData }
-    }
-
-    pub(super) fn slack_ns(&self) -> u64 {
-        self.slack_ns
     }
 
     pub(super) fn begin_in(&self, _start: Timestamp, _end: Timestamp) -> bool {
@@ -178,20 +146,12 @@ impl<'t> HostCalls<'t> {
     }
 }
 
-impl DeviceRows {
-    pub(super) fn new(_walk: &Walk<'_>, _source: &Source<'_>) -> DeviceRows {
-        DeviceRows
-    }
-
-    pub(super) fn deliver_processes(&self, _at: Timestamp, _rows: &mut dyn Rows) -> io::Result<()> {
+impl Walk<'_> {
+    pub(super) fn device_processes(&self, _rows: &mut dyn Rows) -> io::Result<()> {
         Ok(())
     }
 
-    pub(super) fn deliver_all(&self, _at: Timestamp, _rows: &mut dyn Rows, _counts: &mut WalkCounts) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub(super) fn deliver_memory(&self, _rows: &mut dyn Rows) -> io::Result<()> {
+    pub(super) fn device_rows(&self, _rows: &mut dyn Rows, _counts: &mut WalkCounts) -> io::Result<()> {
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::write::file::FileContent;
 use kineto_base::fallible;
 use kineto_model::activity::Activity;
 use kineto_model::rows::{Rows, SliceRow};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,13 +91,12 @@ impl Progress {
     pub(super) fn of_file<'r, 'f>(
         &'r self,
         rows: &'r mut dyn Rows,
-        bytes: &'r FileBytes,
-        report: &'r mut ProgressReport<'f>,
+        report: &'r ProgressReport<'f>,
         all: u64,
     ) -> CountedRows<'r, 'f> {
         self.rows.store(0, Ordering::Relaxed);
         *self.lock_cut() = None;
-        CountedRows { progress: self, rows, count: 0, file: Some(CountedFile { bytes, report, all }) }
+        CountedRows { progress: self, rows, count: 0, file: Some((report, all)) }
     }
 
     /// Counts each row as progress, and does nothing else.
@@ -111,20 +110,15 @@ pub(super) struct CountedRows<'r, 'f> {
     progress: &'r Progress,
     rows: &'r mut dyn Rows,
     count: u64,
-    file: Option<CountedFile<'r, 'f>>,
-}
-
-struct CountedFile<'r, 'f> {
-    bytes: &'r FileBytes,
-    report: &'r mut ProgressReport<'f>,
-    all: u64,
+    /// The report of a file, and the approximate number of its rows.
+    file: Option<(&'r ProgressReport<'f>, u64)>,
 }
 
 impl CountedRows<'_, '_> {
     /// Reports that all rows are written.
-    pub(super) fn report_end(&mut self) {
-        if let Some(file) = &mut self.file {
-            file.report.call(SaveProgress { rows: self.count, all_rows: self.count, bytes: file.bytes.content.get() });
+    pub(super) fn report_end(&self) {
+        if let Some((report, _)) = self.file {
+            report.call(self.count, self.count);
         }
     }
 
@@ -138,16 +132,12 @@ impl CountedRows<'_, '_> {
         let written = self.count - 1;
         self.progress.count_step();
         fallible::check_memory()?;
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some((report, all)) = self.file else { return Ok(()) };
         self.progress.rows.store(written, Ordering::Relaxed);
-        if file.report.is_due() {
-            file.report.call(SaveProgress {
-                rows: written,
-                all_rows: file.all.max(written),
-                bytes: file.bytes.content.get(),
-            });
+        if report.is_due() {
+            report.call(written, all.max(written));
         }
-        let size_limit = file.report.file_limit.filter(|limit| file.bytes.file.get() >= *limit);
+        let size_limit = report.file_limit.filter(|limit| report.file_bytes.get() >= *limit);
         if size_limit.is_none() && self.progress.deadline.get().is_none_or(|deadline| steady() < *deadline) {
             return Ok(());
         }
@@ -184,18 +174,24 @@ pub struct SaveProgress {
     pub bytes: u64,
 }
 
-/// Calls the program's callback for the progress of one save, if there is one.
+type ProgressCallback<'f> = Box<dyn FnMut(SaveProgress) + Send + 'f>;
+
+/// The progress of one save: the bytes written, and the program's callback, if there is one.
 #[derive(Default)]
 pub(crate) struct ProgressReport<'f> {
     /// The size at which the file is closed.
     file_limit: Option<u64>,
-    callback: Option<Box<dyn FnMut(SaveProgress) + Send + 'f>>,
-    called: Option<Instant>,
+    callback: RefCell<Option<ProgressCallback<'f>>>,
+    called: Cell<Option<Instant>>,
+    /// The bytes written so far, before compression.
+    pub(super) content_bytes: Cell<u64>,
+    /// The bytes in the file.
+    file_bytes: Cell<u64>,
 }
 
 impl<'f> ProgressReport<'f> {
     pub(super) fn new(callback: impl FnMut(SaveProgress) + Send + 'f) -> ProgressReport<'f> {
-        ProgressReport { callback: Some(Box::new(callback)), ..ProgressReport::default() }
+        ProgressReport { callback: RefCell::new(Some(Box::new(callback))), ..ProgressReport::default() }
     }
 
     /// Closes the file at that size, without a callback.
@@ -206,27 +202,20 @@ impl<'f> ProgressReport<'f> {
     /// Returns whether there is a callback, and the last call was long enough ago.
     fn is_due(&self) -> bool {
         const LEAST: Duration = Duration::from_millis(100);
-        self.callback.is_some() && self.called.is_none_or(|called| since(called) >= LEAST)
+        self.callback.borrow().is_some() && self.called.get().is_none_or(|called| since(called) >= LEAST)
     }
 
-    fn call(&mut self, progress: SaveProgress) {
-        let Some(callback) = &mut self.callback else { return };
+    fn call(&self, rows: u64, all_rows: u64) {
+        let mut callback = self.callback.borrow_mut();
+        let Some(report) = &mut *callback else { return };
+        let progress = SaveProgress { rows, all_rows, bytes: self.content_bytes.get() };
         // There is no clock in WebAssembly.
-        self.called = platform::CAN_RECORD.then(steady);
-        if catch_unwind(AssertUnwindSafe(|| callback(progress))).is_err() {
+        self.called.set(platform::CAN_RECORD.then(steady));
+        if catch_unwind(AssertUnwindSafe(|| report(progress))).is_err() {
             diag!(Error, "trace", "the progress callback panicked and is not called again; fix its code");
-            self.callback = None;
+            *callback = None;
         }
     }
-}
-
-/// The bytes that were written so far.
-#[derive(Debug, Default)]
-pub(super) struct FileBytes {
-    /// Before compression.
-    content: Cell<u64>,
-    /// In the file.
-    file: Cell<u64>,
 }
 
 /// A writer that is no file of the crate's.
@@ -249,16 +238,16 @@ impl FileContent for PlainContent<'_> {
 }
 
 /// Counts the bytes that it forwards.
-pub(super) struct CountedBytes<'w> {
+pub(super) struct CountedBytes<'w, 'f> {
     pub(super) out: &'w mut dyn FileContent,
-    pub(super) bytes: &'w FileBytes,
+    pub(super) report: &'w ProgressReport<'f>,
 }
 
-impl Write for CountedBytes<'_> {
+impl Write for CountedBytes<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
-        self.bytes.content.set(self.bytes.content.get() + written as u64);
-        self.bytes.file.set(self.out.file_bytes());
+        self.report.content_bytes.update(|bytes| bytes + written as u64);
+        self.report.file_bytes.set(self.out.file_bytes());
         Ok(written)
     }
 
@@ -282,8 +271,8 @@ mod tests {
         let (progress, mut file) = (Progress::default(), NoFile);
         let body = Body::Instant { at: Timestamp::default() };
         let row = Activity::new(ActivityType::CpuInstantEvent, "row", Track::new(1, 1), body);
-        let (bytes, mut report) = Default::default();
-        let mut rows = progress.of_file(&mut file, &bytes, &mut report, 0);
+        let report = ProgressReport::default();
+        let mut rows = progress.of_file(&mut file, &report, 0);
         let mut write_and_count = |count| {
             (0..count).for_each(|_| rows.write_activity(&row).unwrap());
             progress.steps()

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 /// The records of a trace. Returns its chunks to their pool on drop.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Recorded {
     /// Sorted by first id.
     pub(crate) parts: Vec<RecordedPart>,
@@ -125,22 +125,9 @@ impl Recorded {
 
     /// Creates an empty set of records for that stretch of time.
     pub(crate) fn empty(whole: Stretch) -> Recorded {
-        let (start, end) = whole;
-        Recorded {
-            parts: Vec::new(),
-            lanes: Vec::new(),
-            sites: Vec::new(),
-            windows: vec![Window::new(0, start, end)],
-            gaps: Vec::new(),
-            whole,
-            large_payloads: HashMap::default(),
-            owner: None,
-            live: None,
-            shared_live: Weak::new(),
-            disorder: false,
-            late: 0,
-            evicted: EvictionCounts::default(),
-        }
+        let mut recorded = Recorded::default();
+        (recorded.windows, recorded.whole) = (vec![Window::new(0, whole.0, whole.1)], whole);
+        recorded
     }
 
     /// Creates the records of a live file, except those of chunks, whose process was killed.
@@ -150,9 +137,9 @@ impl Recorded {
         windows: WindowSet,
         evicted: EvictionCounts,
     ) -> Recorded {
-        let mut recorded = Recorded::empty(windows.extent);
+        let mut recorded = Recorded::default();
         (recorded.lanes, recorded.sites, recorded.evicted) = (lanes, sites, evicted);
-        (recorded.windows, recorded.gaps) = (windows.host, windows.gaps);
+        (recorded.windows, recorded.gaps, recorded.whole) = (windows.host, windows.gaps, windows.extent);
         // Only a walk can tell whether slices overlap.
         recorded.disorder = true;
         recorded

@@ -34,9 +34,7 @@ impl Trace {
     pub fn saver<'f>(&self) -> Saver<'f> {
         Saver { trace: self.clone(), report: ProgressReport::default() }
     }
-}
 
-impl Trace {
     /// Removes the live file that holds the records, because a file has all of them now; or keeps it, because they could not be
     /// written.
     pub(crate) fn settle_live_file(&self, is_saved: bool) {
@@ -63,7 +61,7 @@ impl<'f> Saver<'f> {
     ///
     /// # Errors
     /// Those of [`Trace::save`].
-    pub fn save(mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.trace.save_to(self.trace.destination(), path.as_ref(), &mut self.report).map(drop)
+    pub fn save(self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.trace.save_to(self.trace.destination(), path.as_ref(), &self.report).map(drop)
     }
 }

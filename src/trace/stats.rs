@@ -1,7 +1,7 @@
 //! Counts and losses of a trace.
 
 use super::recorded::Stretch;
-use super::{Inner, InvariantViolation, Trace};
+use super::{InvariantViolation, Trace, TraceContents};
 use crate::buffer::Loss;
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
@@ -13,6 +13,19 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
+
+/// The numbers of records of devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DeviceCounts {
+    /// Kernels, copies and fills.
+    pub(super) work: u64,
+    /// Of these, those from before the window.
+    pub(super) before_window: u64,
+    /// Allocations and frees.
+    pub(super) memory: u64,
+    /// Whether slices of a stream may overlap; only a walk can decide that.
+    pub(super) may_overlap: bool,
+}
 
 /// Counts of a trace.
 ///
@@ -104,10 +117,11 @@ impl Trace {
         set(Loss::CountsScaled, index.scaled);
         set(Loss::CounterValues, index.counter_values);
         let (devices, replaced) = (self.devices(), self.memory_replaced());
+        let device_counts = devices.counts();
         set(Loss::MemoryReplaced, replaced);
         set(Loss::Overlapping, self.walk_counts().overlapping);
         set(Loss::OverlappingWork, self.walk_counts().overlapping_work);
-        devices.losses().for_each(|(loss, count)| set(loss, count));
+        self.inner.devices.losses().for_each(|(loss, count)| set(loss, count));
         devices.report_losses(|loss, count| match loss {
             // Without slices, launches have nothing to belong to.
             Loss::LaunchesUnlinked if index.slices == 0 => {}
@@ -134,11 +148,11 @@ impl Trace {
             slices,
             omitted_enters: omitted,
             events,
-            before_window: evicted.records + index.before_window + devices.work_before_window(),
-            memory_events: index.memory - replaced + devices.memory_events(),
+            before_window: evicted.records + index.before_window + device_counts.before_window,
+            memory_events: index.memory - replaced + device_counts.memory,
             threads: self.inner.recorded.count_threads(),
-            bytes: self.inner.recorded.record_bytes() + own_bytes + devices.record_bytes(),
-            device_activities: devices.work_count(),
+            bytes: self.inner.recorded.record_bytes() + own_bytes + self.inner.devices.record_bytes(),
+            device_activities: device_counts.work,
             duration: Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
             collectors: devices.reports(),
@@ -152,7 +166,7 @@ impl Trace {
 
     /// Returns when the host and the collectors recorded, if any of them paused.
     fn recorded_times(&self) -> Vec<RecordedTime> {
-        let Inner { recorded, devices, converter, .. } = &*self.inner;
+        let TraceContents { recorded, devices, converter, .. } = &*self.inner;
         let (mut all, mut has_pauses) = (Vec::new(), false);
         let mut add = |name: Cow<'static, str>, stretches: Vec<Stretch>| {
             has_pauses |= *stretches != [recorded.whole];
@@ -203,12 +217,6 @@ impl TraceStats {
     /// Returns the count of one cause.
     pub fn lost(&self, loss: Loss) -> u64 {
         self.losses.iter().find(|(cause, _)| *cause == loss).map_or(0, |(_, count)| *count)
-    }
-
-    /// Returns the number of slices over the buffer limit.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used for requests"))]
-    pub(crate) fn lost_slices(&self) -> u64 {
-        self.lost(Loss::SlicesOverLimit)
     }
 
     /// Removes the reports of collectors that are disabled or have no device.

@@ -32,18 +32,6 @@ pub struct InvariantViolation {
     pub count: u64,
 }
 
-impl InvariantViolation {
-    fn to_json(&self) -> Value {
-        json_object(vec![
-            ("assertion", self.assertion.as_str().into()),
-            ("error", self.error.as_str().into()),
-            ("trace_id", self.trace_id.as_str().into()),
-            ("group_id", self.group_id.as_str().into()),
-            ("count", self.count.into()),
-        ])
-    }
-}
-
 impl fmt::Display for InvariantViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({}x)", self.assertion, self.error, self.count)
@@ -88,7 +76,13 @@ impl Violations {
     pub(super) fn to_json(of: &[InvariantViolation]) -> String {
         let mut violations = Vec::new();
         for violation in of {
-            violations.push(violation.to_json());
+            violations.push(json_object(vec![
+                ("assertion", violation.assertion.as_str().into()),
+                ("error", violation.error.as_str().into()),
+                ("trace_id", violation.trace_id.as_str().into()),
+                ("group_id", violation.group_id.as_str().into()),
+                ("count", violation.count.into()),
+            ]));
         }
         Value::Array(violations).to_string()
     }
@@ -99,6 +93,7 @@ impl Trace {
     pub(super) fn violations(&self) -> &[InvariantViolation] {
         let inner = &*self.inner;
         &inner
+            .found
             .violations
             .get_or_init(|| {
                 let mut all = inner.info.violations.clone();
@@ -126,11 +121,11 @@ impl Trace {
     /// Returns an error with the trace, once, if the builder was set to strict and an assertion did not hold.
     pub(crate) fn check_violations(&self) -> Result<(), Error> {
         let inner = &*self.inner;
-        if !inner.info.is_strict || inner.is_violation_reported.load(Ordering::Relaxed) {
+        if !inner.info.is_strict || inner.found.is_violation_reported.load(Ordering::Relaxed) {
             return Ok(());
         }
         let Some((first, more)) = self.violations().split_first() else { return Ok(()) };
-        if inner.is_violation_reported.swap(true, Ordering::Relaxed) {
+        if inner.found.is_violation_reported.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };

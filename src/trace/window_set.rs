@@ -25,20 +25,10 @@ pub(crate) struct WindowSet {
 impl WindowSet {
     /// Creates the windows of a recording that began at `since`.
     pub(crate) fn new(host: Vec<Window>, devices: Vec<Vec<Stretch>>, since: Ticks) -> WindowSet {
-        let mut extent: Option<Stretch> = None;
-        let mut include = |(start, end): Stretch| {
-            let (first, last) = extent.unwrap_or((start, end));
-            extent = Some((first.min(start), last.max(end)));
-        };
-        for window in &host {
-            include((window.start, window.end));
-        }
-        for stretches in &devices {
-            for stretch in stretches {
-                include(*stretch);
-            }
-        }
-        WindowSet { extent: extent.unwrap_or((since, since)), gaps: Vec::new(), uncut_window: None, host, devices }
+        let of_host = host.iter().map(|window| (window.start, window.end));
+        let all = of_host.chain(devices.iter().flatten().copied());
+        let extent = all.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))).unwrap_or((since, since));
+        WindowSet { extent, gaps: Vec::new(), uncut_window: None, host, devices }
     }
 
     /// Cuts the windows to two times, unless the recording began after the first of them. The second may be earlier: the clock

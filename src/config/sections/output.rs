@@ -2,7 +2,7 @@
 
 use super::super::Config;
 use super::super::keys::Key;
-use super::super::placeholders::{self, PlaceholderValues, has_pid_placeholder};
+use super::super::placeholders::{self, PlaceholderValues, has_placeholder};
 use super::super::sources::settings::{ConfigSource, SourceSettings};
 use super::super::value::Value;
 use crate::error::{Error, ErrorKind};
@@ -33,7 +33,7 @@ impl Output {
         match self {
             Output::Nowhere => None,
             Output::Default => Some(default_folder().join(format!("{DEFAULT}_{pid}.json"))),
-            Output::PerProcess(path) if !has_pid_placeholder(path) => Some(parts.expand(&with_pid(path, pid))),
+            Output::PerProcess(path) if !has_placeholder(path, "{pid}") => Some(parts.expand(&with_pid(path, pid))),
             Output::PerProcess(path) | Output::Exact(path) => Some(parts.expand(path)),
         }
     }
@@ -111,8 +111,7 @@ impl Config {
 
     /// Sets the output, because the program names another while it runs. A reload of the file keeps it.
     pub(crate) fn set_output(&mut self, output: Output) {
-        let mut set = SourceSettings::default();
-        set.set(Key::LogFile, Value::Output(output.clone()));
+        let set = SourceSettings::default().with(Key::LogFile, Value::Output(output.clone()));
         self.merged = self.merged.overridden_by(ConfigSource::Builder, &set);
         self.output = output;
     }

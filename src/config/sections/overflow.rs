@@ -50,7 +50,6 @@ pub enum Overflow {
     /// If the process ends without dropping the guard, the segments stay; [`Segment::files_in`](crate::Segment::files_in) finds
     /// them, and `kineto repair` makes traces of their folder. The same holds after a crash, which loses what was in memory.
     #[cfg(feature = "segments")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "segments")))]
     Spill,
 }
 

@@ -40,24 +40,18 @@ impl Timetable {
 
     /// Applies a key's value.
     pub(in crate::config) fn apply_setting(&mut self, key: Key, value: &Value) {
+        let number = value.as_number();
         match (key, value) {
-            (Key::StartDelay, Value::Time(delay)) => self.delay = *delay,
-            (Key::StartPeriod, Value::Time(period)) => self.period = Some(*period),
-            (Key::StartWindows, Value::Int(count)) => self.count = u64::try_from(*count).ok(),
-            (_, Value::Int(number)) => self.set_window(key, u64::try_from(*number).unwrap_or(0)),
-            _ => {}
-        }
-    }
-
-    /// Applies a key that the request for a window may contain, too.
-    fn set_window(&mut self, key: Key, number: u64) {
-        match key {
-            Key::DurationSecs => self.length = Some(Duration::from_secs(number)),
-            Key::DurationMsecs => self.length = Some(Duration::from_millis(number)),
-            Key::WarmupSecs => self.warmup = Some(Duration::from_secs(number)),
-            Key::Iterations => self.iterations = number,
-            Key::StartIteration => self.has_start_iteration = true,
-            Key::StartRoundup | Key::WarmupIterations => {}
+            (Key::StartDelay, Value::Time(delay)) => return self.delay = *delay,
+            (Key::StartPeriod, Value::Time(period)) => return self.period = Some(*period),
+            (Key::StartWindows, _) => return self.count = Some(number),
+            // The request for a window may contain the others, too.
+            (Key::DurationSecs, _) => self.length = Some(Duration::from_secs(number)),
+            (Key::DurationMsecs, _) => self.length = Some(Duration::from_millis(number)),
+            (Key::WarmupSecs, _) => self.warmup = Some(Duration::from_secs(number)),
+            (Key::Iterations, _) => self.iterations = number,
+            (Key::StartIteration, _) => self.has_start_iteration = true,
+            (Key::StartRoundup | Key::WarmupIterations, _) => {}
             _ => return,
         }
         // Writing to a string does not fail.

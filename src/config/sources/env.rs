@@ -4,10 +4,9 @@ use kineto_base::sorted::SortedMap;
 use std::ffi::{OsStr, OsString};
 
 use super::super::TIMETABLE_KEYS;
-use super::super::keys::{Key, KeyScope, OTHER_VARIABLES, ReloadPolicy, is_removed};
+use super::super::keys::{Key, KeyDefault, OTHER_VARIABLES, ReloadPolicy, is_removed};
 use super::super::value::{self, SettingKind};
-use super::launchers::LAUNCHERS;
-use super::settings::{ParsedSettings, SettingError};
+use super::settings::{ParsedSettings, describe_invalid};
 use crate::error::{Error, ErrorKind};
 use crate::os::{platform, process};
 use crate::text::{closest_name, joined};
@@ -96,11 +95,19 @@ impl Env {
                 )),
             };
         }
-        if SWITCHES.iter().chain(&TIMETABLE_KEYS).any(|key| key.missing_feature().is_none() && self.is_set(*key)) {
-            return Ok(Activation::On);
+        Ok(self.implied_activation())
+    }
+
+    /// Returns the effect of the variables other than KINETO_ENABLED.
+    fn implied_activation(&self) -> Activation {
+        let has_any = |keys: &[Key]| keys.iter().any(|key| key.missing_feature().is_none() && self.is_set(*key));
+        if has_any(&SWITCHES) || has_any(&TIMETABLE_KEYS) {
+            Activation::On
+        } else if has_any(&WAITING) {
+            Activation::Idle
+        } else {
+            Activation::Off
         }
-        let waits = WAITING.iter().any(|key| key.missing_feature().is_none() && self.is_set(*key));
-        Ok(if waits { Activation::Idle } else { Activation::Off })
     }
 
     /// Returns whether a key's variable is set and not empty; for a presence flag, whether it is not an off value.
@@ -114,20 +121,14 @@ impl Env {
 
     /// Like [`activation`](Env::activation), but ignores an invalid value.
     pub(crate) fn activation_or_default(&self) -> Activation {
-        self.activation().unwrap_or_else(|_| {
-            let mut rest = Env::default();
-            for (name, value) in self.0.iter().filter(|(name, _)| !Key::Enabled.is_variable(name)) {
-                rest.0.insert(name.clone(), value.clone());
-            }
-            rest.activation().unwrap_or(Activation::Off)
-        })
+        self.activation().unwrap_or_else(|_| self.implied_activation())
     }
 
     /// Returns a warning if variables configure a recording and none enables one.
     pub(crate) fn not_enabled_warning(&self) -> Option<String> {
         let is_of_recordings = |key: &Key| {
             let spec = key.spec();
-            spec.scope == KeyScope::Both && spec.reload != ReloadPolicy::AtOnce && !spec.name.starts_with("DISABLE_")
+            spec.is_in_file() && spec.reload != ReloadPolicy::AtOnce && !spec.name.starts_with("DISABLE_")
         };
         if self.text(Key::Enabled.spec().name).is_some() {
             return None;
@@ -152,22 +153,31 @@ impl Env {
         Some(format!("{} {are} set, but nothing is recorded; set KINETO_ENABLED=1 as well", joined(&names, ", ")))
     }
 
-    /// Reads the variables of all keys.
-    pub(in crate::config) fn read_settings(&self) -> ParsedSettings {
+    /// Reads the variables of all keys. Unless `is_strict`, invalid ones are ignored with a warning.
+    pub(in crate::config) fn read_settings(&self, is_strict: bool) -> ParsedSettings {
         let mut reading = ParsedSettings::default();
         if self.0.is_empty() {
             return reading;
         }
+        let mut invalid = Vec::new();
         for (name, value) in self.0.iter() {
             if value.to_str().is_none() {
-                reading.errors.push(SettingError::new(None, name, "expected UTF-8"));
+                invalid.push((describe_invalid(name, "expected UTF-8"), ""));
             }
         }
         for key in Key::ALL.iter().copied() {
             let Some(name) = self.0.keys().find(|name| key.is_variable(name)) else { continue };
             let Some(text) = self.text(name) else { continue };
             if let Err(wrong) = reading.settings.set_from_text(key, text.trim(), &mut reading.warnings) {
-                reading.errors.push(SettingError::new(None, &format!("{name}={text}"), wrong).with_default_of(key));
+                let (KeyDefault::Literal(default) | KeyDefault::Described(default)) = key.spec().default;
+                invalid.push((describe_invalid(&format!("{name}={text}"), &wrong), default));
+            }
+        }
+        for (error, default) in invalid {
+            match default {
+                _ if is_strict => reading.errors.push(error),
+                "" => reading.warnings.push(format!("{error}; it is ignored")),
+                default => reading.warnings.push(format!("{error}; it is ignored (default: {default})")),
             }
         }
         reading
@@ -235,18 +245,15 @@ fn may_concern_us(name: &[u8]) -> bool {
 
 /// Returns whether this crate reads a variable of that name.
 fn concerns_us(name: &str) -> bool {
-    let of_launcher =
-        || LAUNCHERS.iter().any(|launcher| [launcher.rank, launcher.size, launcher.local].contains(&name));
     let listed = || OTHER_VARIABLES.iter().any(|(names, ..)| names.contains(&name));
     // A few keys have names without this crate's prefix.
-    let is_key = || Key::ALL.iter().any(|key| key.spec().scope == KeyScope::Environment && key.spec().name == name);
-    name.starts_with(PREFIX) || of_launcher() || listed() || is_key()
+    let is_key = || Key::ALL.iter().any(|key| !key.spec().is_in_file() && key.spec().name == name);
+    name.starts_with(PREFIX) || listed() || is_key()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::KeyScope;
     use crate::config::sources::parse::parse_settings;
     use crate::config::sources::settings::tests::sample;
 
@@ -254,16 +261,16 @@ mod tests {
     fn each_key_has_the_same_value_from_variable_and_file() {
         for key in Key::ALL.iter().copied().filter(|key| key.missing_feature().is_none()) {
             let (text, _) = sample(key);
-            let reading = Env::from_pairs([(key.env_variable().as_str(), text)]).read_settings();
+            let reading = Env::from_pairs([(key.env_variable().as_str(), text)]).read_settings(true);
             assert!(reading.errors.is_empty() && reading.warnings.is_empty(), "{key:?}: {reading:?}");
             let from_env = reading.settings.get(key).map(ToString::to_string);
             assert!(from_env.is_some(), "{key:?}");
             let file = parse_settings(&format!("{}={text}", key.spec().name));
             let from_file = file.settings.get(key).map(ToString::to_string);
             // Keys of the environment alone only cause a warning in a file.
-            let expected = if key.spec().scope == KeyScope::Both { from_env } else { None };
+            let expected = if key.spec().is_in_file() { from_env } else { None };
             assert_eq!(from_file, expected, "{key:?}");
-            assert_eq!(file.warnings.is_empty(), key.spec().scope == KeyScope::Both, "{key:?}");
+            assert_eq!(file.warnings.is_empty(), key.spec().is_in_file(), "{key:?}");
         }
     }
 
@@ -274,9 +281,9 @@ mod tests {
         for (key, feature) in Key::ALL.iter().copied().filter_map(missing) {
             let (name, (text, _)) = (key.spec().name, sample(key));
             let told = format!("{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored");
-            let env = Env::from_pairs([(key.env_variable().as_str(), text)]).read_settings();
+            let env = Env::from_pairs([(key.env_variable().as_str(), text)]).read_settings(true);
             assert_eq!((&env.warnings, env.errors.len(), env.settings.is_empty()), (&vec![told.clone()], 0, true));
-            if key.spec().scope == KeyScope::Both {
+            if key.spec().is_in_file() {
                 let file = parse_settings(&format!("{name}={text}"));
                 assert_eq!((file.warnings, file.settings.is_empty()), (vec![format!("line 1: {told}")], true));
             }
@@ -299,8 +306,8 @@ mod tests {
     fn bad_values_name_the_variable_and_its_format() {
         let env =
             Env::from_pairs([("KINETO_GZIP_LEVEL", "12"), ("KINETO_WITH_ARGS", "no"), ("KINETO_ACTIVITIES", "gpu")]);
-        let reading = env.read_settings();
-        let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
+        let reading = env.read_settings(true);
+        let errors = &reading.errors;
         assert_eq!(errors.len(), 2);
         assert!(errors[0].starts_with("`KINETO_ACTIVITIES=gpu`: ") && errors[0].contains("CUDA"), "{errors:?}");
         assert_eq!(errors[1], "`KINETO_GZIP_LEVEL=12`: expected a whole number from 0 to 9");
@@ -309,7 +316,7 @@ mod tests {
 
     #[test]
     fn empty_variables_are_unset() {
-        let reading = Env::from_pairs([("KINETO_GZIP_LEVEL", ""), ("KINETO_USE_DAEMON", "")]).read_settings();
+        let reading = Env::from_pairs([("KINETO_GZIP_LEVEL", ""), ("KINETO_USE_DAEMON", "")]).read_settings(true);
         assert!(reading.errors.is_empty() && reading.settings.is_empty());
     }
 
@@ -331,9 +338,9 @@ mod tests {
         use std::os::unix::ffi::OsStringExt as _;
         let mut env = Env::default();
         env.0.insert("KINETO_ACTIVITIES_LOG_FILE".into(), OsString::from_vec(vec![b'/', 0xff]));
-        let errors = env.read_settings().errors;
+        let errors = env.read_settings(true).errors;
         assert_eq!(errors.len(), 1);
-        assert_eq!(errors[0].to_string(), "`KINETO_ACTIVITIES_LOG_FILE`: expected UTF-8");
+        assert_eq!(errors[0], "`KINETO_ACTIVITIES_LOG_FILE`: expected UTF-8");
     }
 
     // Shows the key KINETO_ENABLED.

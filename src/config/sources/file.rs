@@ -8,10 +8,11 @@ use std::time::SystemTime;
 use super::super::keys::Key;
 use super::env::Env;
 use super::parse::parse_settings;
-use super::settings::{ParsedSettings, SettingError, SourceSettings};
+use super::settings::SourceSettings;
 use crate::error::{Error, ErrorKind};
 use crate::os::folder::open_regular;
 use crate::os::process;
+use crate::text::joined;
 
 /// The default file, as in libkineto.
 pub(in crate::config) const DEFAULT: &str =
@@ -78,21 +79,40 @@ impl ConfigFile {
     /// # Errors
     /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a named file.
     pub(in crate::config) fn read_settings(&self, warnings: &mut Vec<String>) -> Result<SourceSettings, Error> {
-        let path = &self.path;
-        let Some(by) = self.named_by else { return Ok(read_default(path, warnings)) };
-        let advice = format!("name a file that can be read in {by}, or none");
-        let readable = if process::has_untrusted_caller() && path.is_relative() {
-            Err(io::Error::other("its folder is that of an untrusted caller, so the path must be absolute"))
-        } else {
-            read_text(path)
+        let (path, shown) = (&self.path, self.path.display());
+        let is_of_untrusted = path.is_relative() && process::has_untrusted_caller();
+        let text = match self.named_by {
+            // The folder of an untrusted caller holds no file of the machine.
+            None if is_of_untrusted => return Ok(SourceSettings::default()),
+            Some(_) if is_of_untrusted => {
+                Err(io::Error::other("its folder is that of an untrusted caller, so the path must be absolute"))
+            }
+            _ => read_text(path),
         };
-        let text = readable.map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
+        let text = match (text, self.named_by) {
+            (Ok(text), _) => text,
+            (Err(source), Some(by)) => {
+                let advice = format!("name a file that can be read in {by}, or none");
+                return Err(Error::io("read the configuration file", path, source, &advice));
+            }
+            (Err(source), None) => {
+                if source.kind() != io::ErrorKind::NotFound {
+                    warnings.push(format!("{shown}: cannot be read: {source}"));
+                }
+                return Ok(SourceSettings::default());
+            }
+        };
         let reading = parse_settings(&text);
-        add_with_path(path, &reading.warnings, warnings);
-        if !reading.errors.is_empty() {
-            let errors = SettingError::list(&reading.errors);
-            let message = format!("cannot use the configuration file {}: {errors}; correct it", path.display());
+        for warning in &reading.warnings {
+            warnings.push(format!("{shown}: {warning}"));
+        }
+        if self.is_named() && !reading.errors.is_empty() {
+            let errors = joined(&reading.errors, "; ");
+            let message = format!("cannot use the configuration file {shown}: {errors}; correct it");
             return Err(Error::new(ErrorKind::Config, message));
+        }
+        for error in &reading.errors {
+            warnings.push(format!("{shown}: {error}; the line is ignored"));
         }
         Ok(reading.settings)
     }
@@ -108,31 +128,6 @@ fn inode(metadata: &Metadata) -> u64 {
 #[cfg(not(unix))]
 fn inode(_metadata: &Metadata) -> u64 {
     0
-}
-
-fn read_default(path: &Path, warnings: &mut Vec<String>) -> SourceSettings {
-    // The folder of an untrusted caller holds no file of the machine.
-    if path.is_relative() && process::has_untrusted_caller() {
-        return SourceSettings::default();
-    }
-    let reading = match read_text(path) {
-        Ok(text) => parse_settings(&text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return SourceSettings::default(),
-        Err(error) => {
-            ParsedSettings { warnings: vec![format!("cannot be read: {error}")], ..ParsedSettings::default() }
-        }
-    };
-    add_with_path(path, &reading.warnings, warnings);
-    for error in &reading.errors {
-        warnings.push(format!("{}: {error}; the line is ignored", path.display()));
-    }
-    reading.settings
-}
-
-fn add_with_path(path: &Path, from: &[String], warnings: &mut Vec<String>) {
-    for warning in from {
-        warnings.push(format!("{}: {warning}", path.display()));
-    }
 }
 
 fn read_text(path: &Path) -> io::Result<String> {

@@ -8,13 +8,13 @@ use super::super::sections::output::Output;
 #[cfg(test)]
 use super::super::sections::split::Split;
 use super::super::value::{SettingKind, Value};
-use super::settings::{ParsedSettings, SettingError, SourceSettings};
+use super::settings::{ParsedSettings, SourceSettings, describe_invalid};
 use crate::distributed::DistributedInfo;
 
 /// The settings made by the builder's methods.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
-    pub(in crate::config) settings: SourceSettings,
+    pub(crate) settings: SourceSettings,
     pub(in crate::config) config_file: Option<PathBuf>,
     pub(crate) distributed: Option<DistributedInfo>,
     /// Whether errors in the environment are returned instead of warned about.
@@ -22,38 +22,28 @@ pub(crate) struct Overrides {
 }
 
 impl Overrides {
-    /// Sets a key, with precedence over environment and file.
-    pub(crate) fn set(&mut self, key: Key, value: impl Into<Value>) {
-        self.settings.set(key, value);
-    }
-
-    /// Adds the settings of an option value; they replace those of the same keys.
-    pub(crate) fn merge(&mut self, settings: SourceSettings) {
-        settings.iter().for_each(|(key, value)| self.set(key, value.clone()));
-    }
-
     /// Returns the settings with a key set.
     #[cfg(test)]
-    pub(crate) fn with(mut self, key: Key, value: impl Into<Value>) -> Overrides {
-        self.set(key, value);
+    pub(crate) fn with(mut self, key: Key, value: Value) -> Overrides {
+        self.settings.set(key, value);
         self
     }
 
     /// Sets the configuration file.
     pub(crate) fn set_config_file(&mut self, path: PathBuf) {
-        self.set(Key::ConfigFile, path.as_path());
+        self.settings.set(Key::ConfigFile, Value::of_path(&path));
         self.config_file = Some(path);
     }
 
     /// Returns whether a key is set to true.
     pub(crate) fn is_on(&self, key: Key) -> bool {
-        self.values().any(|(set, value)| set == key && matches!(value, Value::Bool(true)))
+        self.settings.iter().any(|(set, value)| set == key && matches!(value, Value::Bool(true)))
     }
 
     /// Returns the settings; a value that a file could not contain is an error here, too.
     pub(in crate::config) fn read_settings(&self) -> ParsedSettings {
         let mut reading = ParsedSettings::default();
-        for (key, value) in self.values() {
+        for (key, value) in self.settings.iter() {
             match value_error(key, value) {
                 Some(fault) => reading.errors.push(fault),
                 None => reading.settings.set(key, value.clone()),
@@ -61,19 +51,9 @@ impl Overrides {
         }
         reading
     }
-
-    /// Returns the settings.
-    pub(crate) fn settings(&self) -> &SourceSettings {
-        &self.settings
-    }
-
-    /// Returns the set keys with their values.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (Key, &Value)> {
-        self.settings.iter()
-    }
 }
 
-fn value_error(key: Key, value: &Value) -> Option<SettingError> {
+fn value_error(key: Key, value: &Value) -> Option<String> {
     let spec = key.spec();
     let fits = match (value, &spec.kind) {
         (Value::Int(value), SettingKind::Int(range)) => range.contains(value),
@@ -90,7 +70,7 @@ fn value_error(key: Key, value: &Value) -> Option<SettingError> {
         _ => format!("expected {}", spec.kind),
     };
     let method = spec.builder.split('(').next().unwrap_or(spec.name);
-    (!fits).then(|| SettingError::new(None, &format!("{method}({value})"), expected))
+    (!fits).then(|| describe_invalid(&format!("{method}({value})"), &expected))
 }
 
 #[cfg(test)]
@@ -100,17 +80,16 @@ mod tests {
     #[test]
     fn builder_values_stay_in_the_ranges_of_keys() {
         let overrides = Overrides::default()
-            .with(Key::GzipLevel, 10_u32)
-            .with(Key::FieldLimit, 0_usize)
+            .with(Key::GzipLevel, Value::Int(10))
+            .with(Key::FieldLimit, Value::of_size(0))
             .with(Key::BufferLimit, Value::Bytes(0))
-            .with(Key::Split, Split::Steps(0))
-            .with(Key::LogFile, Output::Exact("".into()))
-            .with(Key::DumpOn, vec![DumpTrigger::SlowStep { times: 1 }])
-            .with(Key::WithArgs, false);
+            .with(Key::Split, Value::Split(Split::Steps(0)))
+            .with(Key::LogFile, Value::Output(Output::Exact("".into())))
+            .with(Key::DumpOn, Value::DumpTriggers(vec![DumpTrigger::SlowStep { times: 1 }]))
+            .with(Key::WithArgs, Value::Bool(false));
         let reading = overrides.read_settings();
-        let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
         assert_eq!(
-            errors,
+            reading.errors,
             [
                 "`gzip_level(10)`: expected a whole number from 0 to 9",
                 "`Fields::limit_bytes(0)`: expected a whole number from 1 to 1073741824",

@@ -11,7 +11,7 @@
 //! They repeat an unknown key only if another line has a known key, or if it resembles one.
 
 use super::super::keys::{Key, is_removed, unknown_key_hint};
-use super::settings::{ParsedSettings, SettingError};
+use super::settings::{ParsedSettings, describe_invalid};
 use crate::text::count_with_noun;
 
 /// The most lines with unknown keys that are reported; each needs a slow search for a similar key.
@@ -28,9 +28,10 @@ pub(in crate::config) fn parse_settings(text: &str) -> ParsedSettings {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        if let Err(fault) = read_line(number, line, has_ours, &mut reading, &mut unknown) {
-            reading.errors.push(fault);
-        }
+        let before = reading.warnings.len();
+        let error = read_line(line, has_ours, &mut reading, &mut unknown).err();
+        reading.warnings.iter_mut().skip(before).for_each(|warning| *warning = format!("line {number}: {warning}"));
+        reading.errors.extend(error.map(|error| format!("line {number}: {error}")));
     }
     if unknown > UNKNOWN_MAX {
         reading
@@ -44,17 +45,10 @@ fn is_known(name: &str) -> bool {
     Key::in_file(name).is_some() || is_removed(name)
 }
 
-fn read_line(
-    number: usize,
-    line: &str,
-    has_ours: bool,
-    reading: &mut ParsedSettings,
-    unknown: &mut usize,
-) -> Result<(), SettingError> {
-    let unreadable = |wrong: &str| SettingError::new(Some(number), "", wrong);
-    let (name, value) = without_comment_before_equals(line).ok_or_else(|| unreadable("expected KEY=value"))?;
+fn read_line(line: &str, has_ours: bool, reading: &mut ParsedSettings, unknown: &mut usize) -> Result<(), String> {
+    let (name, value) = without_comment_before_equals(line).ok_or("expected KEY=value")?;
     if name.is_empty() {
-        return Err(unreadable("expected a key before ="));
+        return Err("expected a key before =".to_owned());
     }
     let Some(key) = Key::in_file(name) else {
         *unknown += 1;
@@ -63,22 +57,17 @@ fn read_line(
         }
         let hint = unknown_key_hint(name);
         reading.warnings.push(if is_removed(name) {
-            format!("line {number}: {name} no longer does anything, here as in libkineto")
+            format!("{name} no longer does anything, here as in libkineto")
         } else if has_ours || !hint.is_empty() {
-            format!("line {number}: unknown key {}{hint}", name.escape_debug())
+            format!("unknown key {}{hint}", name.escape_debug())
         } else {
-            format!("line {number}: unknown key")
+            "unknown key".to_owned()
         });
         return Ok(());
     };
-    let fault = |wrong: &str| SettingError::new(Some(number), line, wrong);
-    let value = value_of(value).map_err(fault)?;
-    let before = reading.warnings.len();
-    reading.settings.set_from_text(key, &value, &mut reading.warnings).map_err(|wrong| fault(&wrong))?;
-    for warning in reading.warnings.iter_mut().skip(before) {
-        *warning = format!("line {number}: {warning}");
-    }
-    Ok(())
+    let value = value_of(value).map_err(|wrong| describe_invalid(line, wrong))?;
+    let set = reading.settings.set_from_text(key, &value, &mut reading.warnings);
+    set.map_err(|wrong| describe_invalid(line, &wrong))
 }
 
 /// Splits at the first `=`, unless a comment begins before it.
@@ -131,12 +120,12 @@ mod tests {
     /// Returns the value of a key in `text`, which must be valid.
     fn value(text: &str, key: Key) -> Option<String> {
         let reading = parse_settings(text);
-        assert_eq!(reading.errors, vec![], "{text:?}");
+        assert_eq!(reading.errors, Vec::<String>::new(), "{text:?}");
         reading.settings.get(key).map(ToString::to_string)
     }
 
     fn errors(text: &str) -> Vec<String> {
-        parse_settings(text).errors.iter().map(ToString::to_string).collect()
+        parse_settings(text).errors
     }
 
     // The five tests from here on are libkineto's ConfigTest.cpp, with its cases.
@@ -242,20 +231,20 @@ mod tests {
     fn foreign_text_is_not_repeated() {
         let foreign = "root:$6$secret:1:0\nTOKEN=\"secret\nsecret==\n-----BEGIN secret=\n=secret\n# GZIP_LEVEL=1\n";
         let reading = parse_settings(foreign);
-        let said = format!("{:?}{:?}", reading.warnings, reading.errors.iter().map(ToString::to_string));
+        let said = format!("{:?}{:?}", reading.warnings, reading.errors);
         assert!(!said.contains("secret") && !said.contains("TOKEN") && reading.errors.len() == 2, "{said}");
         // In a file of ours, unknown keys are named, and still no line without a key.
         let reading = parse_settings(&format!("{foreign}GZIP_LEVEL=1\nNEW_KEY=secret\n"));
         let warnings = reading.warnings.join("\n");
         assert!(warnings.contains("unknown key NEW_KEY") && !warnings.contains("=secret"), "{warnings}");
-        let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
+        let errors = reading.errors;
         assert_eq!(errors, ["line 1: expected KEY=value", "line 5: expected a key before ="]);
     }
 
     #[test]
     fn bad_line_is_named_and_others_apply() {
         let reading = parse_settings("GZIP_LEVEL=2\n\n# x\nGZIP_LEVEL=12\nwhat\nWITH_ARGS=maybe\nWITH_TARGET=no\n");
-        let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
+        let errors = reading.errors;
         assert_eq!(
             errors,
             [

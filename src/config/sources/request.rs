@@ -5,16 +5,16 @@ use super::super::keys::{Key, ReloadPolicy};
 use super::super::sections::output::Output;
 use super::super::value::Value;
 use super::parse::parse_settings;
-use super::settings::{ConfigSource, SettingError, SourceSettings};
+use super::settings::{ConfigSource, SourceSettings};
 use kineto_model::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// A parsed request; missing keys have libkineto's defaults.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ParsedRequest {
-    /// Whether the request is to be performed.
-    pub(crate) is_enabled: bool,
+    /// Whether the request is not to be performed.
+    pub(crate) is_declined: bool,
     /// Whether it only cancels the other requests.
     pub(crate) cancels: bool,
     pub(crate) duration: Duration,
@@ -41,30 +41,6 @@ pub(crate) struct ParsedRequest {
     settings: SourceSettings,
 }
 
-impl Default for ParsedRequest {
-    fn default() -> ParsedRequest {
-        ParsedRequest {
-            is_enabled: true,
-            cancels: false,
-            duration: Duration::from_millis(500),
-            iterations: 0,
-            warmup: None,
-            warmup_iterations: 0,
-            start: None,
-            start_iteration: None,
-            roundup: None,
-            log_file: None,
-            trace_id: String::new(),
-            group_trace_id: String::new(),
-            memory_profile: None,
-            gpu_buffer_mebibytes: 0,
-            warnings: Vec::new(),
-            last: None,
-            settings: SourceSettings::default(),
-        }
-    }
-}
-
 impl ParsedRequest {
     /// Parses a request.
     ///
@@ -73,17 +49,18 @@ impl ParsedRequest {
     pub(crate) fn parse(text: &str) -> Result<ParsedRequest, String> {
         /// Further invalid lines of a malformed request add no information.
         const SHOWN: usize = 3;
-        let reading = parse_settings(text);
+        let mut reading = parse_settings(text);
         if !reading.errors.is_empty() {
-            let shown: Vec<_> = reading.errors.iter().take(SHOWN).map(SettingError::to_string).collect();
-            return Err(shown.join("; "));
+            reading.errors.truncate(SHOWN);
+            return Err(reading.errors.join("; "));
         }
-        let mut asked = ParsedRequest { warnings: reading.warnings, ..ParsedRequest::default() };
+        let duration = Duration::from_millis(500);
+        let mut asked = ParsedRequest { duration, warnings: reading.warnings, ..ParsedRequest::default() };
         let (mut profiles_memory, mut memory_duration) = (false, Duration::from_secs(1));
         for (key, value) in reading.settings.iter() {
             match (key, value) {
                 (Key::ProfileMemory, Value::Bool(on)) => profiles_memory = *on,
-                (Key::ProfileMemoryDuration, Value::Int(count)) => memory_duration = duration_from_millis(*count),
+                (Key::ProfileMemoryDuration, _) => memory_duration = Duration::from_millis(value.as_number()),
                 _ if asked.apply_request_key(key, value) || asked.keep_recording_key(key, value) => {}
                 _ => asked.warnings.push(format!("{} is not for requests and is ignored", key.spec().name)),
             }
@@ -94,24 +71,21 @@ impl ParsedRequest {
 
     /// Applies a key about time, duration or file; returns `false` for other keys.
     fn apply_request_key(&mut self, key: Key, value: &Value) -> bool {
-        let count = |count: &i64| u64::try_from(*count).unwrap_or(0);
+        let number = value.as_number();
+        let milliseconds = Duration::from_millis(number);
         match (key, value) {
-            (Key::ActivitiesEnabled, Value::Bool(on)) => self.is_enabled = *on,
+            (Key::ActivitiesEnabled, Value::Bool(on)) => self.is_declined = !on,
             (Key::Cancel, Value::Bool(on)) => self.cancels = *on,
-            (Key::DurationSecs, Value::Int(seconds)) => self.duration = Duration::from_secs(count(seconds)),
-            (Key::DurationMsecs, Value::Int(length)) => self.duration = duration_from_millis(*length),
-            (Key::Iterations, Value::Int(number)) => self.iterations = count(number),
-            (Key::WarmupSecs, Value::Int(seconds)) => self.warmup = Some(Duration::from_secs(count(seconds))),
-            (Key::WarmupIterations, Value::Int(number)) => self.warmup_iterations = count(number),
-            (Key::StartTime, Value::Int(start)) => {
-                self.start = Some(duration_from_millis(*start)).filter(|at| !at.is_zero())
-            }
-            (Key::StartIteration, Value::Int(number)) => self.start_iteration = Some(count(number)),
-            (Key::StartRoundup, Value::Int(number)) => self.roundup = Some(count(number)),
+            (Key::DurationSecs, _) => self.duration = value.as_seconds(),
+            (Key::DurationMsecs, _) => self.duration = milliseconds,
+            (Key::Iterations, _) => self.iterations = number,
+            (Key::WarmupSecs, _) => self.warmup = Some(value.as_seconds()),
+            (Key::WarmupIterations, _) => self.warmup_iterations = number,
+            (Key::StartTime, _) => self.start = Some(milliseconds).filter(|at| !at.is_zero()),
+            (Key::StartIteration, _) => self.start_iteration = Some(number),
+            (Key::StartRoundup, _) => self.roundup = Some(number),
+            (Key::Last, _) => self.last = Some(milliseconds).filter(|last| !last.is_zero()),
             (Key::LogFile, Value::Output(Output::PerProcess(path))) => self.log_file = Some(path.clone()),
-            (Key::Last, Value::Int(length)) => {
-                self.last = Some(duration_from_millis(*length)).filter(|last| !last.is_zero());
-            }
             (Key::TraceId, Value::Text(id)) => self.trace_id.clone_from(id),
             (Key::GroupTraceId, Value::Text(id)) => self.group_trace_id.clone_from(id),
             _ => return false,
@@ -138,8 +112,8 @@ impl ParsedRequest {
     fn keep_recording_key(&mut self, key: Key, value: &Value) -> bool {
         // Stacks depend on the program too.
         let is_of_a_recording = key.spec().reload == ReloadPolicy::Next || key.family() == Key::WithStack;
-        if let (Key::MaxGpuBufferSize, Value::Int(count)) = (key, value) {
-            self.gpu_buffer_mebibytes = u64::try_from(*count).unwrap_or(0);
+        if key == Key::MaxGpuBufferSize {
+            self.gpu_buffer_mebibytes = value.as_number();
         }
         if is_of_a_recording {
             self.settings.set(key, value.clone());
@@ -171,10 +145,6 @@ impl Config {
     }
 }
 
-fn duration_from_millis(count: i64) -> Duration {
-    Duration::from_millis(u64::try_from(count).unwrap_or(0))
-}
-
 #[cfg(test)]
 #[cfg(feature = "ondemand")]
 mod tests {
@@ -189,7 +159,7 @@ mod tests {
     #[test]
     fn daemon_request_is_parsed() {
         let asked = ParsedRequest::parse(TEXT).unwrap();
-        assert!(asked.is_enabled && asked.warnings.is_empty() && asked.start.is_none(), "{asked:?}");
+        assert!(!asked.is_declined && asked.warnings.is_empty() && asked.start.is_none(), "{asked:?}");
         assert_eq!((asked.duration, asked.iterations), (Duration::from_millis(700), 0));
         assert_eq!(asked.log_file, Some("/tmp/a.json".into()));
         assert_eq!(asked.trace_id, "17129871298712987129");

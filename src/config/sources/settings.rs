@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::super::keys::{Key, KeyDefault, ReloadPolicy};
+use super::super::keys::{Key, ReloadPolicy};
 use super::super::value::{SettingKind, Value};
-use crate::text::joined;
 use kineto_base::sorting::sort_few_by_key;
 
 /// The settings of one source.
@@ -19,13 +18,20 @@ impl fmt::Debug for SourceSettings {
 
 impl SourceSettings {
     /// Sets `key`; replaces an earlier value, also of its family if [`Key::replaces_family`] is true.
-    pub(crate) fn set(&mut self, key: Key, value: impl Into<Value>) {
-        self.set_value(key, value.into());
-    }
-
-    fn set_value(&mut self, key: Key, value: Value) {
+    pub(crate) fn set(&mut self, key: Key, value: Value) {
         self.0.retain(|(other, _)| *other != key && !(key.replaces_family() && other.family() == key.family()));
         self.0.push((key, value));
+    }
+
+    /// Returns the settings with `key` set.
+    pub(crate) fn with(mut self, key: Key, value: Value) -> SourceSettings {
+        self.set(key, value);
+        self
+    }
+
+    /// Adds settings, which replace those of the same keys.
+    pub(crate) fn merge(&mut self, settings: SourceSettings) {
+        settings.0.into_iter().for_each(|(key, value)| self.set(key, value));
     }
 
     /// Sets `key` to the parsed `text`. Some values only give a warning.
@@ -65,7 +71,7 @@ impl SourceSettings {
     }
 
     /// Returns the settings in the order in which they were made.
-    pub(in crate::config) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
         self.0.iter().map(|(key, value)| (*key, value))
     }
 
@@ -116,17 +122,21 @@ pub(in crate::config) struct MergedSettings(Vec<(Key, Value, ConfigSource)>);
 impl MergedSettings {
     /// Merges the sources: each family of keys comes from the first source that sets one of its keys.
     pub(in crate::config) fn new(sources: [(ConfigSource, SourceSettings); 3]) -> Self {
-        let mut merged = MergedSettings(Vec::new());
+        let mut merged: Vec<(Key, Value, ConfigSource)> = Vec::new();
         for (source, SourceSettings(settings)) in sources {
-            let earlier = merged.0.len();
+            let earlier = merged.len();
             for (key, value) in settings {
-                if !merged.0.iter().take(earlier).any(|(set, _, _)| set.family() == key.family()) {
-                    merged.0.push((key, value, source));
+                if !merged.iter().take(earlier).any(|(set, _, _)| set.family() == key.family()) {
+                    merged.push((key, value, source));
                 }
             }
         }
-        sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
-        merged
+        MergedSettings::sorted(merged)
+    }
+
+    fn sorted(mut settings: Vec<(Key, Value, ConfigSource)>) -> Self {
+        sort_few_by_key(&mut settings, |(key, _, _)| *key);
+        MergedSettings(settings)
     }
 
     /// Replaces the value of `key`, and keeps its source.
@@ -156,13 +166,12 @@ impl MergedSettings {
     /// Returns these settings with `settings` on top: each key that `settings` contains replaces all keys of its family.
     pub(in crate::config) fn overridden_by(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
         let is_replaced = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
-        let mut merged = self.clone();
-        merged.0.retain(|(key, _, _)| !is_replaced(*key));
+        let mut merged = self.0.clone();
+        merged.retain(|(key, _, _)| !is_replaced(*key));
         for (key, value) in settings.iter() {
-            merged.0.push((key, value.clone(), source));
+            merged.push((key, value.clone(), source));
         }
-        sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
-        merged
+        MergedSettings::sorted(merged)
     }
 
     /// Returns the settings with those of the reloaded file.
@@ -181,25 +190,19 @@ impl MergedSettings {
 
     /// Returns the settings with those changes in `new` that take effect in a running program.
     pub(in crate::config) fn apply_reloaded(&self, new: &MergedSettings) -> MergedSettings {
-        let waits = |key: Key| key.spec().reload == ReloadPolicy::Start;
+        let waits = |key: Key| matches!(key.spec().reload, ReloadPolicy::Start | ReloadPolicy::Never);
         // The program may have set some after the builder, so `new` lacks them.
         let is_set_by_program =
             |key: Key| self.0.iter().any(|(set, _, by)| *by == ConfigSource::Builder && set.family() == key.family());
-        let mut merged = MergedSettings(Vec::new());
+        let mut merged = Vec::new();
         for (settings, is_old) in [(self, true), (new, false)] {
             for setting in &settings.0 {
                 if (waits(setting.0) || is_set_by_program(setting.0)) == is_old {
-                    merged.0.push(setting.clone());
+                    merged.push(setting.clone());
                 }
             }
         }
-        sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
-        merged
-    }
-
-    /// Returns whether a key of the same family is set.
-    fn has_family_of(&self, key: Key) -> bool {
-        self.0.iter().any(|(set, _, _)| set.family() == key.family())
+        MergedSettings::sorted(merged)
     }
 
     pub(in crate::config) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
@@ -210,7 +213,8 @@ impl MergedSettings {
     pub(in crate::config) fn value_and_source(&self, key: Key) -> Option<(String, ConfigSource)> {
         match self.0.iter().find(|(set, _, _)| *set == key) {
             Some((_, value, source)) => Some((value.to_string(), *source)),
-            None if self.has_family_of(key) => None,
+            // Another key of its family is set.
+            None if self.0.iter().any(|(set, _, _)| set.family() == key.family()) => None,
             None => key.default_text().map(|text| (text.to_owned(), ConfigSource::Default)),
         }
     }
@@ -220,61 +224,11 @@ impl MergedSettings {
     }
 }
 
-/// An invalid setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SettingError {
-    /// The line of the file, from 1.
-    pub(in crate::config) line: Option<usize>,
-    /// The invalid text; empty if messages must not repeat it.
-    pub(in crate::config) found: String,
-    /// The problem, as a part of a message.
-    pub(in crate::config) problem: String,
-    /// The default that is used instead.
-    default: Option<&'static str>,
-}
-
-impl SettingError {
-    /// The most characters of the text that a message repeats.
-    const MAX_SHOWN_CHARS: usize = 100;
-
-    pub(in crate::config) fn new(line: Option<usize>, found: &str, wrong: impl Into<String>) -> Self {
-        SettingError {
-            line,
-            found: found.chars().take(Self::MAX_SHOWN_CHARS).collect(),
-            problem: wrong.into(),
-            default: None,
-        }
-    }
-
-    /// Adds the default of `key`, which is used if the value is ignored.
-    pub(in crate::config) fn with_default_of(self, key: Key) -> Self {
-        let (KeyDefault::Literal(text) | KeyDefault::Described(text)) = key.spec().default;
-        SettingError { default: Some(text).filter(|text| !text.is_empty()), ..self }
-    }
-
-    /// Returns the messages, separated by semicolons.
-    pub(in crate::config) fn list(errors: &[SettingError]) -> String {
-        let errors: Vec<_> = errors.iter().map(SettingError::to_string).collect();
-        joined(&errors, "; ")
-    }
-
-    /// Returns the warning that the value is ignored.
-    pub(in crate::config) fn ignored_warning(&self) -> String {
-        let default = self.default.map(|text| format!(" (default: {text})")).unwrap_or_default();
-        format!("{self}; it is ignored{default}")
-    }
-}
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
-        }
-        if self.found.is_empty() {
-            return f.write_str(&self.problem);
-        }
-        write!(f, "`{}`: {}", self.found.escape_debug(), self.problem)
-    }
+/// Describes an invalid setting for messages, which repeat the start of its text.
+pub(in crate::config) fn describe_invalid(found: &str, problem: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 100;
+    let found: String = found.chars().take(SHOWN_CHARS_MAX).collect();
+    format!("`{}`: {problem}", found.escape_debug())
 }
 
 /// Returns advice for a number with a unit: the number in the key's own unit.
@@ -304,7 +258,8 @@ fn unit_hint(key: Key, text: &str) -> Option<String> {
 #[derive(Debug, Default)]
 pub(crate) struct ParsedSettings {
     pub(in crate::config) settings: SourceSettings,
-    pub(in crate::config) errors: Vec<SettingError>,
+    /// The invalid settings, as parts of messages.
+    pub(in crate::config) errors: Vec<String>,
     pub(in crate::config) warnings: Vec<String>,
 }
 

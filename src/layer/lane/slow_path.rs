@@ -1,6 +1,6 @@
 //! The slow paths of the hooks: they handle every case, or return what they lack as a [`Missing`].
 
-use super::{DeepFrame, DeepHook, Lane, LanePosition, Parent};
+use super::{DeepFrame, DeepHook, Lane, LanePosition};
 use crate::buffer::{Head, Loss, Tag};
 use crate::callsite::Site;
 use crate::clock;
@@ -10,18 +10,17 @@ use crate::time::Ticks;
 
 impl Lane {
     /// Creates a span: records it if it has fields, and puts it into the frame above the innermost.
+    ///
+    /// Its parent is a span, 0 for none; `None` is the innermost span that the thread is inside.
     pub(crate) fn new_span_slowly(
         &self,
         key: u64,
         site: &Site,
-        parent: Parent,
+        parent: Option<u64>,
         fields: Option<(&[u64], u8)>,
         recorder: &Recorder,
     ) -> Result<(), Missing> {
-        let parent = match parent {
-            Parent::Current => self.current_span_id()?,
-            Parent::Span(parent) => parent,
-        };
+        let parent = parent.map_or_else(|| self.current_span_id(), Ok)?;
         let frame = self.frame_above()?;
         if let Some((occupant, state)) = frame.and_then(Frame::occupant).filter(|(occupant, _)| *occupant != key) {
             return Err(Missing::Store(occupant, state));
@@ -73,7 +72,7 @@ impl Lane {
     pub(crate) fn enter_slowly(&self, key: u64, stack: &[u64], recorder: &Recorder) -> Result<(), Missing> {
         let around = self.current_span_id()?;
         let known = self.known_state(key, recorder).ok_or(Missing::Find)?;
-        let LanePosition { frames, writer } = self.position()?;
+        let LanePosition { frames, slots } = self.position()?;
         let frame = self.frame_above()?;
         let is_in_frame = frame.is_some_and(|frame| frame.key() == key);
         if !is_in_frame && known.meta & (state::STORED | state::IGNORED) == 0 {
@@ -120,7 +119,7 @@ impl Lane {
         if slice != 0 {
             let annotates = state::is_annotation(known.meta);
             self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
-            writer.put_slice(slice, state::slice_head(known.meta), clock::now(), word);
+            slots.put_slice(slice, state::slice_head(known.meta), clock::now(), word);
         }
         Ok(())
     }
@@ -166,7 +165,7 @@ impl Lane {
         is_innermost: bool,
         recorder: &Recorder,
     ) -> Result<(), Missing> {
-        if slice != 0 && !self.position()?.writer.end_slice(slice, end) {
+        if slice != 0 && !self.position()?.slots.end_slice(slice, end) {
             let id = self.put_record(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[])?;
             recorder.losses.add(Loss::EndsOverLimit, u64::from(id == 0));
         }

@@ -1,6 +1,6 @@
 //! Records and spans in plain vectors, for tests.
 
-use crate::link::{Call, CallJoin, LinkedEventRecord, LinkedExternal, Links, RecordHandle, RecordSource, Spans, Work};
+use crate::link::{Call, LinkedEventRecord, LinkedExternal, Linker, Links, RecordHandle, RecordSource, Spans, Work};
 use crate::time::Timestamp;
 use kineto_base::fallible::List;
 
@@ -60,11 +60,11 @@ impl FakeRecords {
 impl Links {
     /// Links all records.
     pub(super) fn new(records: &FakeRecords, spans: &impl Spans) -> Links {
-        let mut calls = CallJoin::new(records, spans);
-        records.calls.iter().for_each(|call| calls.add_call(call));
-        let mut joining = calls.finish_calls(records.externals.iter().copied());
-        records.work.iter().for_each(|work| joining.add_work(work));
-        joining.finish_work(records.events.iter().copied())
+        let mut linker = Linker::new(records, spans);
+        records.calls.iter().for_each(|call| linker.add_call(call));
+        linker.finish_calls(records.externals.iter().copied());
+        records.work.iter().for_each(|work| linker.add_work(work));
+        linker.finish_work(records.events.iter().copied())
     }
 }
 

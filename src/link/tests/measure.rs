@@ -67,15 +67,15 @@ fn measure(what: &str, records: &FakeRecords) {
         join = join.min(began.elapsed().as_nanos() as f64 / count);
 
         let began = Instant::now();
-        for call in links.calls_by_thread().flat_map(|(_, calls)| calls).map(|at| records.call_at(*at)) {
+        for call in links.threads.lanes().flat_map(|(_, calls)| calls).map(|at| records.call_at(*at)) {
             black_box((links.has_work(&call), links.slice_of(&call)));
         }
-        for work in links.work_by_stream().flat_map(|(_, _, work)| work).map(|at| records.work_at(*at)) {
+        for work in links.streams.lanes().flat_map(|(_, work)| work).map(|at| records.work_at(*at)) {
             let launch = links.launch_of(&work).map(|at| records.call_at(at));
             black_box(launch.map(|launch| links.slice_of(&launch)));
         }
         walk = walk.min(began.elapsed().as_nanos() as f64 / count);
-        assert_eq!(links.counts().work_without_launch, 0);
+        assert_eq!(links.counts.work_without_launch, 0);
         kept = links.heap_bytes();
     }
     let (kept, calls) = (kept as f64 / count, records.calls.len() as f64 / count);

@@ -35,8 +35,8 @@ fn linked(links: &Links, records: &FakeRecords) -> Vec<u64> {
 #[test]
 fn empty_source_has_no_links() {
     let links = links(&FakeRecords::default());
-    assert_eq!((links.work_by_stream().count(), links.calls_by_thread().count(), links.annotations().len()), (0, 0, 0));
-    assert_eq!(*links.counts(), LinkCounts::default());
+    assert_eq!((links.streams.lanes().count(), links.threads.lanes().count(), links.annotations.len()), (0, 0, 0));
+    assert_eq!(links.counts, LinkCounts::default());
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn graph_launch_is_linked_to_all_its_work() {
     let links = links(&records);
     assert_eq!(launches(&links, &records), [Some(launch); 4]);
     assert_eq!(have_work(&links, &records), [true, false]);
-    assert_eq!(*links.counts(), LinkCounts::default(), "the other call is not known to launch");
+    assert_eq!(links.counts, LinkCounts::default(), "the other call is not known to launch");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn nested_driver_call_is_the_same_launch() {
         assert_eq!(launches(&links, &records), [Some(launch)]);
         assert_eq!(have_work(&links, &records), [false, true]);
         assert_eq!(linked(&links, &records), [20, 20]);
-        assert_eq!((links.counts().correlations_reused, links.counts().ids_unknown), (0, u64::from(outer == 77)));
+        assert_eq!((links.counts.correlations_reused, links.counts.ids_unknown), (0, u64::from(outer == 77)));
     }
 }
 
@@ -81,7 +81,7 @@ fn reused_correlation_links_work_to_its_own_launch() {
     assert_eq!(launches(&links, &records), [first, first, first, second, second].map(Some));
     assert_eq!(have_work(&links, &records), [true, true]);
     assert_eq!(linked(&links, &records), [10, 20]);
-    assert_eq!((links.counts().correlations_reused, links.counts().work_before_launch), (1, 1));
+    assert_eq!((links.counts.correlations_reused, links.counts.work_before_launch), (1, 1));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn work_that_includes_its_launch_may_begin_before_it() {
     }
     let links = links(&records);
     assert_eq!(launches(&links, &records), [Some(call); 2]);
-    assert_eq!(links.counts().work_before_launch, 1);
+    assert_eq!(links.counts.work_before_launch, 1);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn correlation_0_links_nothing() {
     let links = links(&records);
     assert_eq!((launches(&links, &records), have_work(&links, &records)), (vec![None], vec![false]));
     assert_eq!(linked(&links, &records), [0]);
-    assert_eq!(links.counts().work_without_launch, 1);
+    assert_eq!(links.counts.work_without_launch, 1);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn launch_is_linked_by_own_id_stray_id_or_time() {
     let links = links(&records);
     assert_eq!(linked(&links, &records), [10, 10, 20, 20, 0, 10]);
     let expected = LinkCounts { linked_by_time: 2, ids_unknown: 2, launches_without_work: 1, ..LinkCounts::default() };
-    assert_eq!(*links.counts(), expected);
+    assert_eq!(links.counts, expected);
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn launch_without_an_open_slice_is_counted() {
     records.add_work(1, (0, 7), (300, 400));
     let links = links(&records);
     assert_eq!(linked(&links, &records), [0]);
-    assert_eq!((links.counts().unlinked, links.counts().linked_by_time), (1, 0));
-    assert_eq!(links.annotations(), []);
+    assert_eq!((links.counts.unlinked, links.counts.linked_by_time), (1, 0));
+    assert_eq!(links.annotations[..], []);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn launch_of_an_evicted_slice_is_no_loss() {
     }
     let spans = FakeSpans { evicted: 9, ..FakeSpans::default() };
     let expected = LinkCounts { unlinked: 1, ..LinkCounts::default() };
-    assert_eq!(*Links::new(&records, &spans).counts(), expected);
+    assert_eq!(Links::new(&records, &spans).counts, expected);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn nested_annotations_span_their_work_on_each_stream() {
         end: ns(end),
         annotation,
     };
-    assert_eq!(links(&records).annotations()[..], [row(7, 300, 550, 10), row(7, 400, 550, 20), row(8, 350, 400, 10)]);
+    assert_eq!(links(&records).annotations[..], [row(7, 300, 550, 10), row(7, 400, 550, 20), row(8, 350, 400, 10)]);
 }
 
 #[test]
@@ -191,9 +191,9 @@ fn walk_ends_in_cycles_and_at_any_depth() {
     let mut records = FakeRecords::default();
     records.add_call(1, 0, (200, 210), 3);
     records.add_work(1, (0, 7), (300, 400));
-    assert_eq!(Links::new(&records, &Deep).annotations().len(), 10_000);
+    assert_eq!(Links::new(&records, &Deep).annotations.len(), 10_000);
     let ring = FakeSpans { slices: vec![(3, 1, 0, 0, 1)], spans: vec![(1, 2, 5), (2, 3, 6), (3, 2, 7)], evicted: 0 };
-    let annotations = Links::new(&records, &ring).annotations().iter().map(|row| row.annotation).collect::<Vec<_>>();
+    let annotations = Links::new(&records, &ring).annotations.iter().map(|row| row.annotation).collect::<Vec<_>>();
     assert_eq!(annotations, [5, 6, 7]);
 }
 
@@ -210,5 +210,5 @@ fn greatest_handle_and_sparse_ids_are_linked() {
     let links = links(&records);
     assert_eq!(launches(&links, &records), [Some(near), Some(far)]);
     assert_eq!((have_work(&links, &records), linked(&links, &records)), (vec![true; 2], vec![20; 2]));
-    assert_eq!(*links.counts(), LinkCounts::default());
+    assert_eq!(links.counts, LinkCounts::default());
 }

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use super::fake::{FakeRecords, FakeSpans, ns};
 use crate::link::{
-    Call, DeviceAnnotation, LinkCounts, LinkedEventRecord, LinkedExternal, LinkedWait, Links, RecordHandle, Spans, Work,
+    Call, DeviceAnnotation, LinkCounts, LinkedEventRecord, LinkedExternal, Links, RecordHandle, Spans, Work,
 };
+use kineto_devices::Wait;
 
 struct Oracle {
     records: FakeRecords,
@@ -106,7 +107,7 @@ impl Oracle {
         rows
     }
 
-    fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
+    fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<Wait> {
         let mut found: Option<&LinkedEventRecord> = None;
         for record in self.records.events.iter().filter(|record| record.correlation != 0) {
             let is_event = record.context == context && record.event == event && record.correlation <= correlation;
@@ -114,7 +115,7 @@ impl Oracle {
                 found = Some(record);
             }
         }
-        found.map(|record| LinkedWait { stream: record.stream, correlation: record.correlation })
+        found.map(|record| Wait { stream: record.stream, correlation: record.correlation })
     }
 
     fn counts(&self) -> LinkCounts {
@@ -173,11 +174,11 @@ impl Oracle {
 
     fn compare(&self) -> Result<(), TestCaseError> {
         let links = Links::new(&self.records, &self.spans);
-        prop_assert_eq!(*links.counts(), self.counts());
-        let streams = links.work_by_stream().map(|(device, stream, work)| (device, stream, work.to_vec()));
+        prop_assert_eq!(links.counts, self.counts());
+        let streams = links.streams.lanes().map(|((device, stream), work)| (device, stream, work.to_vec()));
         prop_assert_eq!(streams.collect::<Vec<_>>(), self.streams());
         prop_assert_eq!(
-            links.calls_by_thread().map(|(n, calls)| (n, calls.to_vec())).collect::<Vec<_>>(),
+            links.threads.lanes().map(|(n, calls)| (n, calls.to_vec())).collect::<Vec<_>>(),
             self.threads()
         );
         for work in self.records.work() {
@@ -187,10 +188,10 @@ impl Oracle {
             prop_assert_eq!(links.has_work(&call), self.has_work(&call), "work of {:?}", call);
             prop_assert_eq!(links.slice_of(&call), self.linked(&call), "slice of {:?}", call);
         }
-        prop_assert_eq!(links.annotations(), self.annotations());
+        prop_assert_eq!(&links.annotations[..], self.annotations());
         for (context, event) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             for correlation in 0..9 {
-                let found = links.wait_target(context, event, correlation);
+                let found = links.waits.find_target(context, event, correlation);
                 prop_assert_eq!(found, self.wait(context, event, correlation), "{} {} {}", context, event, correlation);
             }
         }

@@ -1,7 +1,7 @@
 //! The functions of ittnotify, which `ittapi-sys` links: each is null until a collector attaches.
 #![allow(unsafe_code, reason = "ittnotify is C")]
 
-use std::ffi::CString;
+use crate::text::c_string;
 
 /// A domain of tasks.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ const NO_ID: ittapi_sys::__itt_id = ittapi_sys::__itt_id { d1: 0, d2: 0, d3: 0 }
 impl Domain {
     /// Creates a domain; `None` if no collector is attached.
     pub(super) fn new(name: &str) -> Option<Domain> {
-        let name = CString::new(name.replace('\0', "")).ok()?;
+        let name = c_string(name);
         // SAFETY: a racing write by a collector replaces one valid function with another.
         let create = unsafe { ittapi_sys::__itt_domain_create_ptr__3_0 }?;
         // SAFETY: the name lives until the call returns.
@@ -54,7 +54,7 @@ impl Domain {
 impl StringHandle {
     /// Interns a string in ITT.
     pub(super) fn new(name: &str) -> StringHandle {
-        let name = CString::new(name.replace('\0', "")).unwrap_or_default();
+        let name = c_string(name);
         // SAFETY: as in `Domain::new`.
         let create = unsafe { ittapi_sys::__itt_string_handle_create_ptr__3_0 };
         // SAFETY: the name lives until the call returns.

@@ -2,9 +2,12 @@
 #![allow(unsafe_code, reason = "the tool writes plain function pointers, which are called")]
 
 use crate::os::thread;
+use crate::text::c_string;
 use kineto_devices::OWN_NVTX_DOMAIN;
 use kineto_devices::{Library, Unavailable, Why, check_tool};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use kineto_model::activity::ArgValue;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
@@ -22,37 +25,13 @@ pub(super) struct Client {
 
 /// The attributes of a range or of a mark.
 #[derive(Debug)]
-pub(super) struct NvtxRange {
-    /// Without NUL bytes.
+pub(super) struct NvtxRange<'s> {
     pub(super) text: String,
     pub(super) category: u32,
     /// Alpha, red, green and blue, a byte each.
     pub(super) argb: u32,
-    pub(super) payload: Option<Payload>,
-}
-
-/// A number in addition to the text.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Payload {
-    U64(u64),
-    I64(i64),
-    F64(f64),
-}
-
-impl From<u64> for Payload {
-    fn from(value: u64) -> Payload {
-        Payload::U64(value)
-    }
-}
-impl From<i64> for Payload {
-    fn from(value: i64) -> Payload {
-        Payload::I64(value)
-    }
-}
-impl From<f64> for Payload {
-    fn from(value: f64) -> Payload {
-        Payload::F64(value)
-    }
+    /// A number in addition to the text; other values are ignored.
+    pub(super) payload: Option<ArgValue<'s>>,
 }
 
 /// `nvtxEventAttributes_t` of NVTX 3, 48 bytes.
@@ -75,8 +54,6 @@ const _: () = assert!(size_of::<Attributes>() == 48);
 const VERSION: u16 = 3;
 const COLOR_ARGB: i32 = 1;
 const MESSAGE_ASCII: i32 = 1;
-/// The text could not be converted.
-const NO_TEXT: &CStr = c"";
 
 /// The slots of a module: the tool finds them through [`Table`] and writes functions into them while it starts.
 type Slots = [AtomicPtr<c_void>; SLOTS as usize];
@@ -88,46 +65,34 @@ static CORE2: Slots = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS as usize
 const CORE_MODULE: u32 = 1;
 const CORE2_MODULE: u32 = 5;
 
-/// Indexes in the tables.
-const MARK_EX: usize = 1;
-const PUSH_EX: usize = 8;
-const POP: usize = 11;
-const NAME_CATEGORY: usize = 12;
-const NAME_THREAD: usize = 14;
-const DOMAIN_MARK_EX: usize = 1;
-const DOMAIN_PUSH_EX: usize = 4;
-const DOMAIN_POP: usize = 5;
-const DOMAIN_NAME_CATEGORY: usize = 8;
-const DOMAIN_CREATE: usize = 12;
+/// A module's slots, the index of one, and the type that NVTX defines for the function in it.
+struct Slot<F>(&'static Slots, usize, PhantomData<F>);
 
-type MarkEx = unsafe extern "C" fn(*const Attributes);
-type PushEx = unsafe extern "C" fn(*const Attributes) -> c_int;
-type Pop = unsafe extern "C" fn() -> c_int;
-type NameCategory = unsafe extern "C" fn(u32, *const c_char);
-type NameThread = unsafe extern "C" fn(u32, *const c_char);
-type DomainMarkEx = unsafe extern "C" fn(usize, *const Attributes);
-type DomainPushEx = unsafe extern "C" fn(usize, *const Attributes) -> c_int;
-type DomainPop = unsafe extern "C" fn(usize) -> c_int;
-type DomainNameCategory = unsafe extern "C" fn(usize, u32, *const c_char);
-type DomainCreate = unsafe extern "C" fn(*const c_char) -> usize;
+static MARK_EX: Slot<unsafe extern "C" fn(*const Attributes)> = Slot(&CORE, 1, PhantomData);
+static PUSH_EX: Slot<unsafe extern "C" fn(*const Attributes) -> c_int> = Slot(&CORE, 8, PhantomData);
+static POP: Slot<unsafe extern "C" fn() -> c_int> = Slot(&CORE, 11, PhantomData);
+static NAME_CATEGORY: Slot<unsafe extern "C" fn(u32, *const c_char)> = Slot(&CORE, 12, PhantomData);
+static NAME_THREAD: Slot<unsafe extern "C" fn(u32, *const c_char)> = Slot(&CORE, 14, PhantomData);
+static DOMAIN_MARK_EX: Slot<unsafe extern "C" fn(usize, *const Attributes)> = Slot(&CORE2, 1, PhantomData);
+static DOMAIN_PUSH_EX: Slot<unsafe extern "C" fn(usize, *const Attributes) -> c_int> = Slot(&CORE2, 4, PhantomData);
+static DOMAIN_POP: Slot<unsafe extern "C" fn(usize) -> c_int> = Slot(&CORE2, 5, PhantomData);
+static DOMAIN_NAME_CATEGORY: Slot<unsafe extern "C" fn(usize, u32, *const c_char)> = Slot(&CORE2, 8, PhantomData);
+static DOMAIN_CREATE: Slot<unsafe extern "C" fn(*const c_char) -> usize> = Slot(&CORE2, 12, PhantomData);
 
 /// A null-terminated list of slots; index 0 is unused, as in NVTX's own table.
-#[repr(transparent)]
-struct Table([*const AtomicPtr<c_void>; SLOTS as usize + 1]);
-// SAFETY: it is constant, and points to atomics that live forever.
-unsafe impl Sync for Table {}
+type Table = [Option<&'static AtomicPtr<c_void>>; SLOTS as usize + 1];
 
 const fn slot_table(slots: &'static Slots) -> Table {
-    let mut table = [ptr::null(); SLOTS as usize + 1];
+    let mut table = [None; SLOTS as usize + 1];
     let mut at = 1;
     while at < SLOTS as usize {
         #[expect(clippy::indexing_slicing, reason = "evaluated at compile time, within the length")]
         {
-            table[at] = ptr::from_ref(&slots[at]);
+            table[at] = Some(&slots[at]);
         }
         at += 1;
     }
-    Table(table)
+    table
 }
 static CORE_TABLE: Table = slot_table(&CORE);
 static CORE2_TABLE: Table = slot_table(&CORE2);
@@ -186,14 +151,12 @@ extern "C" fn export_table(id: u32) -> *const c_void {
 type GetExportTable = extern "C" fn(u32) -> *const c_void;
 type InitializeInjection = unsafe extern "C" fn(GetExportTable) -> c_int;
 
-/// Calls the tool's function in a slot of a table, if the tool has set one.
+/// Calls the tool's function in a slot, if the tool has set one.
 macro_rules! tell {
-    ($slots:ident[$at:ident], $type:ty, $($argument:expr),*) => {{
-        // SAFETY: `$type` is the type of the function in that slot.
-        let function = unsafe { tool_function::<$type>(&$slots, $at) };
+    ($slot:ident $(, $argument:expr)*) => {
         // SAFETY: the arguments come from the tool or live until the call returns.
-        function.map(|function| unsafe { function($($argument),*) })
-    }};
+        $slot.tool_function().map(|function| unsafe { function($($argument),*) })
+    };
 }
 
 impl Client {
@@ -241,46 +204,46 @@ impl Client {
     }
 
     /// Begins a range on the calling thread.
-    pub(super) fn push_range(&self, range: &NvtxRange) {
-        let text = c_text(&range.text);
+    pub(super) fn push_range(&self, range: &NvtxRange<'_>) {
+        let text = c_string(&range.text);
         let attributes = event_attributes(range, &text);
         match self.domain {
-            0 => tell!(CORE[PUSH_EX], PushEx, &raw const attributes),
-            domain => tell!(CORE2[DOMAIN_PUSH_EX], DomainPushEx, domain, &raw const attributes),
+            0 => tell!(PUSH_EX, &raw const attributes),
+            domain => tell!(DOMAIN_PUSH_EX, domain, &raw const attributes),
         };
     }
 
     /// Ends the range that the thread began last.
     pub(super) fn pop_range(&self) {
         match self.domain {
-            0 => tell!(CORE[POP], Pop,),
-            domain => tell!(CORE2[DOMAIN_POP], DomainPop, domain),
+            0 => tell!(POP),
+            domain => tell!(DOMAIN_POP, domain),
         };
     }
 
     /// Marks a point in time on the calling thread.
-    pub(super) fn mark_point(&self, mark: &NvtxRange) {
-        let text = c_text(&mark.text);
+    pub(super) fn mark_point(&self, mark: &NvtxRange<'_>) {
+        let text = c_string(&mark.text);
         let attributes = event_attributes(mark, &text);
         match self.domain {
-            0 => tell!(CORE[MARK_EX], MarkEx, &raw const attributes),
-            domain => tell!(CORE2[DOMAIN_MARK_EX], DomainMarkEx, domain, &raw const attributes),
+            0 => tell!(MARK_EX, &raw const attributes),
+            domain => tell!(DOMAIN_MARK_EX, domain, &raw const attributes),
         };
     }
 
     /// Names a category.
     pub(super) fn name_category(&self, category: u32, name: &str) {
-        let name = c_text(name);
+        let name = c_string(name);
         match self.domain {
-            0 => tell!(CORE[NAME_CATEGORY], NameCategory, category, name.as_ptr()),
-            domain => tell!(CORE2[DOMAIN_NAME_CATEGORY], DomainNameCategory, domain, category, name.as_ptr()),
+            0 => tell!(NAME_CATEGORY, category, name.as_ptr()),
+            domain => tell!(DOMAIN_NAME_CATEGORY, domain, category, name.as_ptr()),
         };
     }
 
     /// Passes the calling thread's name to the tool.
     pub(super) fn name_thread(&self) {
-        let (thread, name) = (u32::try_from(thread::id()).unwrap_or(0), c_text(&thread::rust_name()));
-        tell!(CORE[NAME_THREAD], NameThread, thread, name.as_ptr());
+        let (thread, name) = (u32::try_from(thread::id()).unwrap_or(0), c_string(&thread::rust_name()));
+        tell!(NAME_THREAD, thread, name.as_ptr());
     }
 }
 
@@ -288,28 +251,27 @@ impl Client {
 ///
 /// libcupti's records may come back to our collector, which recognizes its own spans by this domain.
 fn create_domain() -> usize {
-    let name = c_text(OWN_NVTX_DOMAIN);
-    tell!(CORE2[DOMAIN_CREATE], DomainCreate, name.as_ptr()).unwrap_or(0)
+    let name = c_string(OWN_NVTX_DOMAIN);
+    tell!(DOMAIN_CREATE, name.as_ptr()).unwrap_or(0)
 }
 
-/// Returns the tool's function in that slot of a table, if the tool has set one.
-///
-/// # Safety
-/// `F` is the function pointer type that NVTX defines for that slot.
-unsafe fn tool_function<F: Copy>(slots: &Slots, at: usize) -> Option<F> {
-    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // Acquire: the tool wrote it on the thread that started the recording.
-    let written = slots.get(at)?.load(Ordering::Acquire);
-    // SAFETY: it is not null, and the caller guarantees the type.
-    (!written.is_null()).then(|| unsafe { std::mem::transmute_copy(&written) })
+impl<F: Copy> Slot<F> {
+    /// Returns the tool's function, if the tool has set one.
+    fn tool_function(&self) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        // Acquire: the tool wrote it on the thread that started the recording.
+        let written = self.0.get(self.1)?.load(Ordering::Acquire);
+        // SAFETY: it is not null, and the slots above have the types that NVTX defines.
+        (!written.is_null()).then(|| unsafe { std::mem::transmute_copy(&written) })
+    }
 }
 
-fn event_attributes(range: &NvtxRange, text: &CStr) -> Attributes {
+fn event_attributes(range: &NvtxRange<'_>, text: &CStr) -> Attributes {
     let (payload_type, payload) = match range.payload {
-        None => (0, 0),
-        Some(Payload::U64(value)) => (1, value),
-        Some(Payload::I64(value)) => (2, value.cast_unsigned()),
-        Some(Payload::F64(value)) => (3, value.to_bits()),
+        Some(ArgValue::U64(value)) => (1, value),
+        Some(ArgValue::I64(value)) => (2, value.cast_unsigned()),
+        Some(ArgValue::F64(value)) => (3, value.to_bits()),
+        _ => (0, 0),
     };
     Attributes {
         version: VERSION,
@@ -323,8 +285,4 @@ fn event_attributes(range: &NvtxRange, text: &CStr) -> Attributes {
         message_type: MESSAGE_ASCII,
         message: text.as_ptr(),
     }
-}
-
-fn c_text(text: &str) -> CString {
-    CString::new(text).unwrap_or_else(|_| NO_TEXT.to_owned())
 }

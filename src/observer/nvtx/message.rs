@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 ///
 /// torch's `input_op_ids` are left out: a span does not name the operations that produced its inputs.
 pub(super) fn range_text(span: &ObservedSpan) -> String {
-    let mut text = span.name().replace('\0', "");
+    let mut text = span.name().to_owned();
     let sequence = span.field("seq").or_else(|| span.field("Sequence number"));
     let sequence = match sequence {
         Some(ArgValue::I64(number)) => u64::try_from(number).ok(),
@@ -21,7 +21,7 @@ pub(super) fn range_text(span: &ObservedSpan) -> String {
     }
     let _ = write!(text, ", op_id = {}", span.number());
     if let Some(ArgValue::Str(sizes)) = span.field("dims").or_else(|| span.field("Input Dims")) {
-        let _ = write!(text, ", sizes = {}", sizes.replace('\0', ""));
+        let _ = write!(text, ", sizes = {sizes}");
     }
     text
 }

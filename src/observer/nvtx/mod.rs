@@ -79,13 +79,7 @@ fn category_of(kind: ActivityType) -> u32 {
     u32::from(kind as u8) + 1
 }
 
-fn range_of(span: &ObservedSpan) -> NvtxRange {
-    let payload = match span.field("nvtx.payload") {
-        Some(ArgValue::U64(value)) => Some(value.into()),
-        Some(ArgValue::I64(value)) => Some(value.into()),
-        Some(ArgValue::F64(value)) => Some(value.into()),
-        _ => None,
-    };
+fn range_of(span: &ObservedSpan) -> NvtxRange<'_> {
     let color = match span.field("nvtx.color") {
         Some(ArgValue::U64(color)) => u32::try_from(color).ok(),
         Some(ArgValue::I64(color)) => u32::try_from(color).ok(),
@@ -97,7 +91,7 @@ fn range_of(span: &ObservedSpan) -> NvtxRange {
         text: message::range_text(span),
         category: category_of(span.kind()),
         argb: 0xff00_0000 | color,
-        payload,
+        payload: span.field("nvtx.payload"),
     }
 }
 

@@ -1,9 +1,8 @@
 //! The socket to the daemon: which datagrams it accepts, and how it reaches a daemon that starts later.
 
-use super::wire::{self, Malformed};
+use super::wire;
 use crate::os::descriptor::CheckedDescriptor;
 use crate::os::{datagram, fork};
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
@@ -41,15 +40,6 @@ struct SocketFile {
     born: u64,
 }
 
-/// Why a poll was not sent.
-#[derive(Debug)]
-pub(super) enum SendError {
-    /// There is no daemon.
-    Absent(io::Error),
-    /// The daemon's receive queue is full.
-    Full,
-}
-
 /// A valid answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DaemonReply {
@@ -62,11 +52,10 @@ pub(super) struct DaemonReply {
 /// Why a datagram is dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DropReason {
-    /// It is not from the daemon's socket.
-    Stranger(String),
     /// It is from an untrusted user.
     User(Option<u32>),
-    Malformed(Malformed),
+    /// It is not from the daemon's socket, or malformed.
+    Other(String),
 }
 
 /// The daemon's name.
@@ -122,27 +111,26 @@ impl Fabric {
     }
 
     /// Sends a datagram to the daemon, after connecting to it if necessary.
-    pub(super) fn send(&mut self, datagram: &[u8]) -> Result<(), SendError> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] if the daemon's receive queue is full; otherwise, there is no daemon.
+    pub(super) fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
         // A daemon that has ended may have restarted under its name.
-        let first = self.try_send(datagram);
-        match first {
-            Err(SendError::Absent(_)) => self.try_send(datagram),
-            sent => sent,
-        }
+        self.try_send(datagram).or_else(|error| match error.kind() {
+            ErrorKind::WouldBlock => Err(error),
+            _ => self.try_send(datagram),
+        })
     }
 
-    fn try_send(&mut self, datagram: &[u8]) -> Result<(), SendError> {
+    fn try_send(&mut self, datagram: &[u8]) -> io::Result<()> {
         if !self.is_connected {
-            self.connect().map_err(SendError::Absent)?;
+            self.connect()?;
         }
-        match self.socket.get().and_then(|socket| socket.send(datagram)) {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(SendError::Full),
-            Err(error) => {
-                self.disconnect();
-                Err(SendError::Absent(error))
-            }
+        let sent = self.socket.get().and_then(|socket| socket.send(datagram));
+        if sent.as_ref().is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+            self.disconnect();
         }
+        sent.map(drop)
     }
 
     /// Connects to the process that has the daemon's name now.
@@ -171,16 +159,18 @@ impl Fabric {
 
     fn check_datagram(&self, bytes: &[u8], arrived: &datagram::Datagram) -> Result<DaemonReply, DropReason> {
         if arrived.name != self.daemon_name {
-            return Err(DropReason::Stranger(String::from_utf8_lossy(&arrived.name).escape_debug().to_string()));
+            let name = String::from_utf8_lossy(&arrived.name);
+            let why = format!("it is from the socket \"{}\", which is not the daemon's", name.escape_debug());
+            return Err(DropReason::Other(why));
         }
         let is_trusted = |user: u32| user == 0 || user == datagram::effective_user() || Some(user) == self.trusted;
         let Some((sender, _)) = arrived.sender.filter(|(_, user)| is_trusted(*user)) else {
             return Err(DropReason::User(arrived.sender.map(|(_, user)| user)));
         };
         if arrived.is_truncated {
-            return Err(DropReason::Malformed(Malformed::Cut(bytes.len())));
+            return Err(DropReason::Other(format!("it has more than {} bytes", bytes.len())));
         }
-        let text = wire::decode_answer(bytes).map_err(DropReason::Malformed)?;
+        let text = wire::decode_answer(bytes).map_err(DropReason::Other)?;
         Ok(DaemonReply { text: text.to_owned(), sender })
     }
 }
@@ -249,19 +239,6 @@ fn socket_address(folder: Option<&Path>, name: &str) -> io::Result<(SocketAddr, 
     Ok((SocketAddr::from_pathname(path)?, told))
 }
 
-impl fmt::Display for DropReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DropReason::Stranger(name) => write!(f, "it is from the socket \"{name}\", which is not the daemon's"),
-            DropReason::User(Some(user)) => {
-                write!(f, "it is from user {user}, which is neither root nor this program's")
-            }
-            DropReason::User(None) => f.write_str("the kernel does not report which user it is from"),
-            DropReason::Malformed(why) => why.fmt(f),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,9 +286,12 @@ mod tests {
         daemon.send_to_addr(b"", &client).unwrap();
         daemon.send_to_addr(&answer("A=1")[..42], &client).unwrap();
         daemon.send_to_addr(&answer("A=1"), &client).unwrap();
-        assert_eq!(received(&mut fabric), Some(Err(DropReason::Malformed(Malformed::Short(0)))));
-        let length = Malformed::Length { announced: 3, sent: 2 };
-        assert_eq!(received(&mut fabric), Some(Err(DropReason::Malformed(length))));
+        assert_eq!(
+            received(&mut fabric),
+            Some(Err(DropReason::Other("it has 0 bytes, fewer than a header".to_owned())))
+        );
+        let length = "it announces 3 bytes and has 2".to_owned();
+        assert_eq!(received(&mut fabric), Some(Err(DropReason::Other(length))));
         let sender = i32::try_from(std::process::id()).unwrap();
         assert_eq!(received(&mut fabric), Some(Ok(DaemonReply { text: "A=1".to_owned(), sender })));
         assert_eq!(fabric.receive_reply(), None);
@@ -364,16 +344,16 @@ mod tests {
     fn restarted_daemon_is_found() {
         let (folder, daemon, mut fabric) = pair();
         drop(daemon);
-        assert!(matches!(fabric.send(b"a"), Err(SendError::Absent(_))));
+        assert_ne!(fabric.send(b"a").unwrap_err().kind(), ErrorKind::WouldBlock);
         std::fs::remove_file(folder.path().join(DAEMON)).unwrap();
-        assert!(matches!(fabric.send(b"b"), Err(SendError::Absent(_))));
+        assert_ne!(fabric.send(b"b").unwrap_err().kind(), ErrorKind::WouldBlock);
         let daemon = UnixDatagram::bind(folder.path().join(DAEMON)).unwrap();
         fabric.send(b"c").unwrap();
         let mut buffer = [0; 8];
         assert_eq!((daemon.recv(&mut buffer).unwrap(), buffer[0]), (1, b'c'));
         // A send never waits for the daemon.
         let full = (0..10_000).find_map(|_| fabric.send(b"d").err());
-        assert!(matches!(full, Some(SendError::Full)), "{full:?}");
+        assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::WouldBlock));
     }
 
     #[test]

@@ -3,14 +3,14 @@
 mod ancestors;
 mod fabric;
 mod pace;
-mod wire;
+pub(super) mod wire;
 
 use super::source::{Incoming, RequestSource};
 use crate::config::OnDemandConfig;
 use crate::diag::diag;
 use crate::wait::steady;
 use ancestors::process_and_ancestors;
-use fabric::{DropReason, Fabric, SendError};
+use fabric::{DropReason, Fabric};
 use pace::Pace;
 use std::io;
 use std::os::fd::RawFd;
@@ -119,7 +119,7 @@ impl DaemonClient {
                     self.reject_impostor(user, now);
                     break;
                 }
-                Some(Err(reason)) => {
+                Some(Err(DropReason::Other(reason))) => {
                     self.dropped += 1;
                     diag!(
                         Warning,
@@ -170,8 +170,8 @@ impl DaemonClient {
                 diag!(Verbose, "ondemand", "asked the dynolog daemon for {wanted:?}");
             }
             // Normal for a while if many processes start together.
-            Err(SendError::Full) => {}
-            Err(SendError::Absent(why)) => {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+            Err(why) => {
                 let since = self.absent.take().map_or(now, |(since, _)| since);
                 (self.asked, self.unheard, self.absent) = (None, None, Some((since, why)));
                 if self.is_registered || now.saturating_duration_since(since) >= GRACE {
@@ -266,7 +266,7 @@ impl RequestSource for DaemonClient {
             self.reported.clear();
         }
         self.is_polling = settings.polls_daemon();
-        self.pace.apply_settings(settings.poll_interval);
+        self.pace.fixed = settings.poll_interval;
         self.due = self.due.min(steady() + self.pace.next_interval());
     }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 /// are, so processes on a large host poll less often.
 #[derive(Debug)]
 pub(super) struct Pace {
-    fixed: Option<Duration>,
+    /// The configured interval.
+    pub(super) fixed: Option<Duration>,
     /// The latency of the last two answers: a single slow one has no effect.
     latencies: [Duration; 2],
     random: RandomState,
@@ -25,11 +26,6 @@ const SHARE: u32 = 50;
 impl Pace {
     pub(super) fn new(fixed: Option<Duration>) -> Pace {
         Pace { fixed, latencies: [Duration::ZERO; 2], random: RandomState::new(), polls: 0 }
-    }
-
-    /// Applies the configured interval.
-    pub(super) fn apply_settings(&mut self, fixed: Option<Duration>) {
-        self.fixed = fixed;
     }
 
     /// Records the latency of an answer.
@@ -72,7 +68,7 @@ mod tests {
         around(&mut pace, LONGEST);
         pace.record_latency(Duration::from_millis(1));
         around(&mut pace, SHORTEST);
-        pace.apply_settings(Some(Duration::from_secs(60)));
+        pace.fixed = Some(Duration::from_secs(60));
         around(&mut pace, Duration::from_secs(60));
     }
 }

@@ -4,7 +4,6 @@
 //! are in native byte order, since both ends are on one machine.
 
 use crate::text::count_with_noun;
-use std::fmt;
 
 /// The length of a header: the payload's length, and the type.
 const HEADER: usize = 40;
@@ -39,53 +38,23 @@ pub(super) fn encode_poll(wanted: PollKind, job: i64, pids: &[i32]) -> Vec<u8> {
     datagram
 }
 
-/// Why a datagram is not a valid answer to a poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Malformed {
-    /// It has fewer bytes than a header.
-    Short(usize),
-    /// It has more bytes than the receive buffer.
-    Cut(usize),
-    /// It has another length than its header says.
-    Length { announced: u64, sent: usize },
-    /// It is of another type.
-    Type,
-    /// It is not UTF-8.
-    Text,
-}
-
 /// Reads an answer: the text of a request, empty if there is none.
 ///
 /// # Errors
-/// If it is not a valid answer.
-pub(super) fn decode_answer(datagram: &[u8]) -> Result<&str, Malformed> {
-    let (header, payload) = datagram.split_at_checked(HEADER).ok_or(Malformed::Short(datagram.len()))?;
-    let (length, kind) = header.split_first_chunk().ok_or(Malformed::Short(datagram.len()))?;
-    let announced = u64::from_ne_bytes(*length);
-    if announced != payload.len() as u64 {
-        return Err(Malformed::Length { announced, sent: payload.len() });
+/// Why it is not a valid answer.
+pub(in crate::ondemand) fn decode_answer(datagram: &[u8]) -> Result<&str, String> {
+    let short = || format!("it has {}, fewer than a header", count_with_noun(datagram.len() as u64, "byte"));
+    let (header, payload) = datagram.split_at_checked(HEADER).ok_or_else(short)?;
+    let (length, kind) = header.split_first_chunk().ok_or_else(short)?;
+    let (announced, sent) = (u64::from_ne_bytes(*length), payload.len());
+    if announced != sent as u64 {
+        return Err(format!("it announces {} and has {sent}", count_with_noun(announced, "byte")));
     }
-    let (name, padding) = kind.split_at_checked(REQUEST.len()).ok_or(Malformed::Type)?;
-    if name != REQUEST || padding.len() != TYPE - REQUEST.len() || padding.first() != Some(&0) {
-        return Err(Malformed::Type);
+    let is_answer = |(name, padding): (&[u8], &[u8])| name == REQUEST && padding.first() == Some(&0);
+    if kind.len() != TYPE || !kind.split_at_checked(REQUEST.len()).is_some_and(is_answer) {
+        return Err("it is not an answer to a poll".to_owned());
     }
-    std::str::from_utf8(payload).map_err(|_| Malformed::Text)
-}
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Malformed::Short(sent) => {
-                write!(f, "it has {}, fewer than a header", count_with_noun(*sent as u64, "byte"))
-            }
-            Malformed::Cut(read) => write!(f, "it has more than {read} bytes"),
-            Malformed::Length { announced, sent } => {
-                write!(f, "it announces {} and has {sent}", count_with_noun(*announced, "byte"))
-            }
-            Malformed::Type => f.write_str("it is not an answer to a poll"),
-            Malformed::Text => f.write_str("it is not UTF-8"),
-        }
-    }
+    std::str::from_utf8(payload).map_err(|_| "it is not UTF-8".to_owned())
 }
 
 #[cfg(test)]
@@ -127,16 +96,21 @@ mod tests {
     fn invalid_answers_have_a_reason() {
         let good = datagram(b"req", b"A=1");
         for length in 0..HEADER {
-            assert_eq!(decode_answer(&good[..length]), Err(Malformed::Short(length)));
+            let why = decode_answer(&good[..length]).unwrap_err();
+            assert!(why.starts_with(&format!("it has {length} byte")) && why.ends_with("fewer than a header"), "{why}");
         }
-        assert_eq!(decode_answer(&good[..42]), Err(Malformed::Length { announced: 3, sent: 2 }));
+        assert_eq!(decode_answer(&good[..42]), Err("it announces 3 bytes and has 2".to_owned()));
         let mut huge = good;
         huge[..8].copy_from_slice(&(1u64 << 60).to_ne_bytes());
-        assert_eq!(decode_answer(&huge), Err(Malformed::Length { announced: 1 << 60, sent: 3 }));
+        assert_eq!(decode_answer(&huge), Err(format!("it announces {} bytes and has 3", 1u64 << 60)));
         for kind in [&b"ctxt"[..], b"requestXYZ", b"re", b"", b"REQ"] {
-            assert_eq!(decode_answer(&datagram(kind, b"A=1")), Err(Malformed::Type), "{kind:?}");
+            assert_eq!(
+                decode_answer(&datagram(kind, b"A=1")),
+                Err("it is not an answer to a poll".to_owned()),
+                "{kind:?}"
+            );
         }
-        assert_eq!(decode_answer(&datagram(b"req", &[0xff])), Err(Malformed::Text));
+        assert_eq!(decode_answer(&datagram(b"req", &[0xff])), Err("it is not UTF-8".to_owned()));
     }
 
     proptest! {

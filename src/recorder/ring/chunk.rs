@@ -49,17 +49,12 @@ impl RingChunk {
         if let Some(until) = saves_until {
             // An event reads its time before the records inside of it, and is committed after them. So a chunk that is left out
             // may get an earlier record: all its records are new in the next part.
-            if !self.begins_by(until, committed_len) {
+            if self.first_time(committed_len) > Some(until) {
                 return None;
             }
             self.saved_len = committed_len;
         }
         Some(TakenChunk { chunk: self.chunk.clone(), committed_len, new_from })
-    }
-
-    /// Returns whether the first record that has a time was written by `until`, if there is one.
-    pub(super) fn begins_by(&self, until: Ticks, committed_len: usize) -> bool {
-        self.first_time(committed_len).is_none_or(|time| time <= until)
     }
 
     /// Returns when the first record that has a time was written.

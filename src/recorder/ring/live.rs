@@ -9,7 +9,6 @@ use crate::encoding::Encoded;
 use crate::live::{JournalKind, LiveFile};
 use crate::recorder::RecordedPart;
 use crate::time::Ticks;
-use kineto_base::fallible::List;
 
 /// Stretches of time before the horizon whose records are complete in chunks that traces hold, in order.
 #[derive(Clone, Debug, Default)]
@@ -19,11 +18,6 @@ pub(super) struct HeldStretches(Vec<(Ticks, Ticks)>);
 const STRETCHES_MAX: usize = 64;
 
 impl HeldStretches {
-    /// Encodes the stretches as a list.
-    fn encode(&self, out: &mut List<u8>) {
-        self.0.encode(out);
-    }
-
     /// Adds a stretch that ends after all others.
     fn add(&mut self, (start, end): (Ticks, Ticks)) {
         match self.0.last_mut().filter(|last| start <= last.1) {
@@ -62,7 +56,9 @@ impl RingState {
         let mut entries = Vec::with_capacity(changed.len() + dropped.len() + 1);
         for (key, record) in changed {
             entries.push(match record {
-                Some(record) => RecordedPart::Retained(record).live_entry(key),
+                Some(record) => {
+                    LiveFile::entry(JournalKind::Retained, key, |out| RecordedPart::Retained(record).encode(out))
+                }
                 None => LiveFile::removal(JournalKind::Retained, key),
             });
         }
@@ -76,7 +72,7 @@ impl RingState {
         let evicted = EvictionCounts { records: self.evicted.records.saturating_sub(in_held), ..self.evicted };
         entries.push(LiveFile::entry(JournalKind::Evicted, (0, 0), |out| {
             evicted.encode(out);
-            self.held_stretches.encode(out);
+            self.held_stretches.0.encode(out);
         }));
         live.append(&entries);
     }

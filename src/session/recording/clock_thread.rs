@@ -1,11 +1,6 @@
 //! The session's thread: reads the clocks each second, keeps chunks ready, answers triggers of dumps, and starts moving
 //! records to disk.
 
-use super::super::live::LiveControl;
-use super::super::spill::SpillControl;
-use super::super::triggers::DumpControl;
-use super::super::window_control::WindowControl;
-use crate::buffer::Starter;
 use crate::clock::Anchor;
 use crate::diag::diag;
 use crate::encoding::Encoded;
@@ -13,12 +8,13 @@ use crate::live::JournalKind;
 use crate::os::{fork, signal, thread};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::session::Session;
 use crate::time::Ticks;
 use crate::wait::{park_until, since, sleep, steady};
 use kineto_devices::CollectorSet;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -28,32 +24,22 @@ use std::time::Duration;
 /// So creating a layer waits for no thread, and a recording without records has none. If it cannot be started, threads
 /// allocate their chunks themselves, and read the clocks with each.
 #[derive(Debug)]
-pub(crate) struct ClockThread {
-    shared: Arc<ClockState>,
-}
-
-#[derive(Debug)]
-struct ClockState {
-    recorder: Arc<Recorder>,
-    collectors: Arc<CollectorSet>,
+pub(super) struct ClockThread {
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) collectors: Arc<CollectorSet>,
+    /// The session whose triggers, parts and windows the thread cares for; memory profiles have none.
+    pub(super) session: Weak<Session>,
     /// The greatest age of records; `None` for no limit.
     keep: Option<Duration>,
-    duties: Duties,
     anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
     /// Whether the thread runs.
     begun: AtomicBool,
     /// Whether full buffers were reported for this recording.
     is_full: AtomicBool,
-}
-
-/// Further tasks of the thread.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Duties {
-    pub(in crate::session) triggers: Arc<DumpControl>,
-    pub(in crate::session) spill: Arc<SpillControl>,
-    pub(in crate::session) live: Arc<LiveControl>,
-    pub(in crate::session) windows: Arc<WindowControl>,
+    /// Whether it was reported that the live file lacks something.
+    #[cfg_attr(not(feature = "segments"), expect(dead_code, reason = "there is no live file"))]
+    pub(super) is_live_gap_reported: AtomicBool,
 }
 
 /// How often the clocks are read.
@@ -62,71 +48,51 @@ const PERIOD: Duration = Duration::from_secs(1);
 const ANCHORS_MAX: usize = 8192;
 
 impl ClockThread {
-    pub(crate) fn new(
+    pub(super) fn new(
         recorder: Arc<Recorder>,
         collectors: Arc<CollectorSet>,
         keep: Option<Duration>,
-        duties: Duties,
+        session: Weak<Session>,
     ) -> ClockThread {
-        let shared = ClockState {
+        ClockThread {
             recorder,
             collectors,
+            session,
             keep,
-            duties,
             anchors: fork::Own::default(),
             alive: AtomicBool::new(true),
             begun: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
-        };
-        ClockThread { shared: Arc::new(shared) }
+            is_live_gap_reported: AtomicBool::new(false),
+        }
     }
 
     /// Begins a recording's list of anchors.
-    pub(crate) fn begin_anchor_list(&self) {
-        self.shared.lock_anchors().clear();
-        self.shared.is_full.store(false, Ordering::Relaxed);
-        let starter: Arc<dyn Starter> = self.shared.clone();
-        self.shared.recorder.pool().set_starter(Arc::downgrade(&starter));
+    pub(super) fn begin_anchor_list(self: &Arc<Self>) {
+        self.anchors.lock().clear();
+        self.is_full.store(false, Ordering::Relaxed);
+        let own = Arc::downgrade(self);
+        self.recorder.pool().set_starter(Box::new(move || own.upgrade()?.spawn_helper()));
     }
 
     /// Starts the thread now and waits until it runs, so that its allocations are not attributed to the program.
-    pub(crate) fn start_ahead(&self) {
+    pub(super) fn start_ahead(&self) {
         const PATIENCE: Duration = Duration::from_millis(100);
-        self.shared.recorder.pool().start_ahead();
+        self.recorder.pool().start_ahead();
         let asked = steady();
-        while !self.shared.begun.load(Ordering::Relaxed) && since(asked) < PATIENCE {
+        while !self.begun.load(Ordering::Relaxed) && since(asked) < PATIENCE {
             sleep(Duration::from_micros(50));
         }
     }
 
-    /// Begins a recording, whose records are moved to disk if `spills`.
-    pub(super) fn begin_spilling(&self, spills: bool) {
-        self.shared.duties.spill.begin_recording(spills);
-    }
-
-    /// Ends moving records to disk.
-    pub(super) fn end_spilling(&self) {
-        self.shared.duties.spill.end_recording();
-    }
-
-    /// Wakes the thread because an epoch is open; it sleeps while none is.
-    pub(crate) fn wake(&self) {
-        self.shared.recorder.pool().wake_helper();
-    }
-
-    /// Adds an anchor.
-    pub(crate) fn add_anchor(&self, anchor: Anchor) {
-        self.shared.add_anchor(anchor);
-    }
-
     /// Returns the anchors so far.
-    pub(crate) fn anchors(&self) -> Vec<Anchor> {
-        self.shared.lock_anchors().clone()
+    pub(super) fn anchors(&self) -> Vec<Anchor> {
+        self.anchors.lock().clone()
     }
 
     /// Returns a time so long before another one, to a second; 0 if the recording began later.
     pub(super) fn time_before(&self, until: Ticks, wait: Duration) -> Ticks {
-        let anchors = self.shared.lock_anchors();
+        let anchors = self.anchors.lock();
         let end = anchors.iter().filter(|anchor| anchor.ticks() <= until).map(|anchor| anchor.monotonic.0).max();
         let is_older = |anchor: &&Anchor| {
             let passed = end.unwrap_or(0).saturating_sub(anchor.monotonic.0);
@@ -136,19 +102,16 @@ impl ClockThread {
     }
 
     /// Ends a recording's list of anchors and returns it.
-    pub(crate) fn take_anchors(&self) -> Vec<Anchor> {
-        std::mem::take(&mut *self.shared.lock_anchors())
+    pub(super) fn take_anchors(&self) -> Vec<Anchor> {
+        std::mem::take(&mut *self.anchors.lock())
     }
-}
 
-impl Drop for ClockThread {
-    fn drop(&mut self) {
-        self.shared.alive.store(false, Ordering::Relaxed);
-        self.wake();
+    /// Ends the thread.
+    pub(super) fn end(&self) {
+        self.alive.store(false, Ordering::Relaxed);
+        self.recorder.pool().wake_helper();
     }
-}
 
-impl Starter for ClockState {
     fn spawn_helper(self: Arc<Self>) -> Option<Thread> {
         signal::expect_signal_thread();
         // The conversion is exact from the first record on, even if a clock was set since the recording began.
@@ -156,16 +119,11 @@ impl Starter for ClockState {
         let spawned = thread::spawn_with_stack("kineto-session", 128 * 1024, Box::new(move || self.run())).ok()?;
         Some(spawned.thread().clone())
     }
-}
 
-impl ClockState {
-    fn lock_anchors(&self) -> MutexGuard<'_, Vec<Anchor>> {
-        self.anchors.lock()
-    }
-
-    fn add_anchor(&self, anchor: Anchor) {
-        self.note_anchor(&anchor);
-        let mut anchors = self.lock_anchors();
+    /// Adds an anchor, also to the live file.
+    pub(super) fn add_anchor(&self, anchor: Anchor) {
+        self.recorder.live().put(JournalKind::Anchor, (anchor.monotonic.0, 0), |out| anchor.encode(out));
+        let mut anchors = self.anchors.lock();
         if anchors.len() >= ANCHORS_MAX {
             let (mut nth, live) = (0usize, self.recorder.live().current());
             anchors.retain(|anchor| {
@@ -180,17 +138,12 @@ impl ClockState {
         anchors.push(anchor);
     }
 
-    /// Notes an anchor in the live file.
-    fn note_anchor(&self, anchor: &Anchor) {
-        self.recorder.live().put(JournalKind::Anchor, (anchor.monotonic.0, 0), |out| anchor.encode(out));
-    }
-
     /// Returns the time before which records are too old, to a second.
     fn oldest_kept(&self) -> Ticks {
         let Some(keep) = self.keep else { return Ticks(0) };
         let now = Anchor::read_clocks().monotonic.0;
         let is_older = |anchor: &&Anchor| u128::from(now.saturating_sub(anchor.monotonic.0)) >= keep.as_nanos();
-        self.lock_anchors().iter().rev().find(is_older).map_or(Ticks(0), Anchor::ticks)
+        self.anchors.lock().iter().rev().find(is_older).map_or(Ticks(0), Anchor::ticks)
     }
 
     /// Reports once for each recording that the buffers are full.
@@ -225,33 +178,32 @@ impl ClockState {
         // The thread that started this one is inside a hook, perhaps on the only processor.
         sleep(Duration::from_millis(1));
         while self.alive.load(Ordering::Relaxed) {
-            self.duties.triggers.handle_triggers(self.recorder.triggers());
-            let spills = self.duties.spill.current().is_some();
-            if spills {
-                self.duties.spill.spill_if_due(&self.recorder, &self.collectors);
+            let mut next_spill = None;
+            if let Some(session) = self.session.upgrade() {
+                session.triggers.handle_triggers(self.recorder.triggers());
+                next_spill = session.spill_if_due(&self.collectors);
+                session.drop_windows_if_due();
             }
-            self.duties.windows.drop_windows_if_due(&self.recorder);
             if self.recorder.epoch() == 0 {
                 // Devices may record, and segments are due by time.
-                park_until(spills.then(|| steady() + self.duties.spill.time_to_next()));
+                park_until(next_spill);
                 next = steady() + PERIOD;
                 continue;
             }
             self.recorder.evict_until(self.oldest_kept(), &self.collectors);
             self.recorder.pool().refill();
-            self.duties.live.maintain(&self.recorder);
+            self.maintain_live();
             self.report_limit();
             if steady() >= next {
                 let anchor = Anchor::read_clocks();
                 if self.recorder.epoch() != 0 {
                     self.add_anchor(anchor);
                     self.collectors.read_clocks();
-                    self.duties.live.refresh(&self.recorder);
+                    self.refresh_live();
                 }
                 next = steady() + PERIOD;
             }
-            let wait = if spills { self.duties.spill.time_to_next() } else { PERIOD };
-            park_until(Some(next.min(steady() + wait)));
+            park_until(Some(next.min(next_spill.unwrap_or(next))));
         }
     }
 }

@@ -105,18 +105,8 @@ impl SessionRecording {
         selection
     }
 
-    /// Returns a report for each collector of the running recording.
-    pub(crate) fn collector_reports(&self) -> Vec<CollectorReport> {
-        self.collectors.reports()
-    }
-
     /// Asks each collector what it can do here.
     pub(crate) fn probe_collectors(&self) -> Vec<CollectorReport> {
         self.collectors.probe(&self.collector_selection(&self.settings.next_config()))
-    }
-
-    /// Returns the collector that stopped on its own, and the cause.
-    pub(in crate::session) fn stopped_collector(&self) -> Option<String> {
-        self.collectors.early_stop_reason()
     }
 }

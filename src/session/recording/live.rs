@@ -1,20 +1,23 @@
 //! The live file of a recording: created when it begins, and kept up to date with what only the session knows.
 
 use super::super::spill::private_file;
+use super::clock_thread::ClockThread;
 use super::{RecordingState, SessionPhase, SessionRecording};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
 use crate::diag::diag;
 use crate::encoding::Encoded;
-use crate::live::{JournalKind, LiveFile};
+use crate::live::{JournalKind, LiveFile, LiveGaps};
 use crate::os::shared_file::Unusable;
 use crate::recorder::RecordedPart;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::segment::folder;
+use crate::text::count_with_noun;
 use crate::trace::Trace;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl SessionRecording {
     /// Creates the live file of a recording that begins, if that is configured.
@@ -38,11 +41,6 @@ impl SessionRecording {
         let before = live.current();
         let taken = take();
         (taken, before.filter(|file| live.is_current(Some(file))))
-    }
-
-    /// Notes all windows again.
-    pub(in crate::session) fn note_windows(&self) {
-        self.windows.note_all();
     }
 
     /// Notes the facts about the recording and its metadata.
@@ -79,14 +77,49 @@ impl SessionRecording {
         live.append(&[noted, self.info_entry(state)]);
         self.collectors.note_all(&live);
     }
+}
 
-    /// Notes what has changed without a note of its own, unless a thread starts or stops a recording.
-    pub(in crate::session) fn refresh_live(&self) {
+impl ClockThread {
+    /// Compacts the file's journal if that is due, and reports once that the file lacks something.
+    pub(super) fn maintain_live(&self) {
+        let Some(live) = self.recorder.live().current() else { return };
+        let LiveGaps { entries, slots, is_journal_full, has_room_again } = live.maintain();
+        if has_room_again {
+            self.recorder.note_tables();
+            if let Some(session) = self.session.upgrade() {
+                session.recording.windows.note_all();
+            }
+        }
+        if entries + slots > 0 && !self.is_live_gap_reported.swap(true, Ordering::Relaxed) {
+            let missed = count_with_noun(entries + slots, "part");
+            let path = live.path().display();
+            if is_journal_full && slots == 0 {
+                diag!(
+                    Warning,
+                    "live",
+                    "{path} lacks {missed} of the recording so far, which a killed process would lose: its journal is full; \
+                     raise BUFFER_LIMIT_MB"
+                );
+            } else {
+                diag!(
+                    Warning,
+                    "live",
+                    "{path} lacks {missed} of the recording so far, which a killed process would lose: its folder is full; \
+                     free it, or lower BUFFER_LIMIT_MB"
+                );
+            }
+        }
+    }
+
+    /// Notes what has changed without a note of its own, each second, unless a thread starts or stops a recording.
+    pub(super) fn refresh_live(&self) {
+        let Some(live) = self.recorder.live().current() else { return };
+        let Some(session) = self.session.upgrade() else { return };
         let _own = InternalAllocGuard::begin();
-        let Ok(state) = self.state.try_lock() else { return };
+        let Ok(state) = session.recording.state.try_lock() else { return };
         if matches!(state.phase, SessionPhase::Recording) {
-            self.note_info(&state);
-            self.recorder.live().current().inspect(|live| self.collectors.note_all(live));
+            session.recording.note_info(&state);
+            self.collectors.note_all(&live);
         }
     }
 }
@@ -101,7 +134,7 @@ pub(in crate::session) fn forget_part_losses(part: &Trace) {
 
 /// Identifies a part: by the end of its trace, and the first id of its records, if parts end at the same time.
 fn part_key(part: &Trace) -> (u64, u64) {
-    let recorded = part.contents().recorded;
+    let recorded = &part.contents().recorded;
     (recorded.whole.1.0, recorded.parts.last().map_or(0, RecordedPart::first_id))
 }
 

@@ -22,7 +22,8 @@ pub use threads::ThreadRecording;
 use super::active_request::ActiveRequest;
 use super::observer::{SessionEvent, SessionObservers};
 use super::settings::SessionSettings;
-use super::{FORKED_LOCK, Status, deadline_after, lock_until, lock_within};
+use super::spill::SpillControl;
+use super::{FORKED_LOCK, Session, Status, deadline_after, lock_until, lock_within};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor, Converter};
 use crate::config::{Config, Mode, Output, Overflow};
@@ -39,15 +40,14 @@ use crate::trace::{DeviceRecords, PostProcess, Recorded, Trace, TraceInfo, Trace
 use crate::wait::steady;
 use crate::write::sink::Sinks;
 use clock_thread::ClockThread;
-pub(super) use clock_thread::Duties;
 use kineto_devices::CollectorSet;
 use kineto_model::activity::ActivityTypes;
 use reports::Reports;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
 use windows::{HOST_TYPES, RecordingWindows};
@@ -61,8 +61,8 @@ pub(crate) struct SessionRecording {
     pub(super) settings: Arc<SessionSettings>,
     pub(super) options: SessionOptions,
     pub(super) observers: Arc<SessionObservers>,
-    collectors: Arc<CollectorSet>,
-    sinks: Arc<Sinks>,
+    pub(crate) collectors: Arc<CollectorSet>,
+    pub(super) sinks: Arc<Sinks>,
     state: Mutex<RecordingState>,
     windows: Arc<RecordingWindows>,
     clock_thread: Arc<ClockThread>,
@@ -70,7 +70,7 @@ pub(crate) struct SessionRecording {
     /// Reports once why there is no live file.
     live_trouble: Once,
     /// The header entries of all recordings.
-    presets: TraceMetadata,
+    pub(crate) presets: TraceMetadata,
 }
 
 /// Options that are fixed when the layer is built.
@@ -134,7 +134,7 @@ impl SessionRecording {
         options: SessionOptions,
         sinks: Sinks,
         collectors: CollectorSet,
-        duties: Duties,
+        session: Weak<Session>,
     ) -> SessionRecording {
         let config = settings.first_config().clone();
         let state = RecordingState {
@@ -154,7 +154,7 @@ impl SessionRecording {
         let collectors = Arc::new(collectors);
         let config_at_start = settings.first_config();
         let keep = config_at_start.keep.filter(|_| config_at_start.overflow == Overflow::KeepNewest);
-        let clock_thread = Arc::new(ClockThread::new(recorder.clone(), collectors.clone(), keep, duties));
+        let clock_thread = Arc::new(ClockThread::new(recorder.clone(), collectors.clone(), keep, session));
         SessionRecording {
             observers: Arc::new(SessionObservers::new(recorder.clone())),
             windows: Arc::new(RecordingWindows::new(recorder.clone(), clock_thread.clone())),
@@ -171,17 +171,20 @@ impl SessionRecording {
         }
     }
 
-    /// Checks that a trace can be written to `output`, and returns it as an absolute path if it is one.
-    pub(super) fn check_output(&self, output: &Path) -> Result<PathBuf, Error> {
-        self.sinks.check_target(output)
-    }
-
     pub(super) fn lock_state(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
         if !self.recorder.is_forked() {
             return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
         }
         // In a forked child, the thread that held the lock may not exist.
         lock_within(&self.state, FORKED_LOCK).ok_or_else(|| Error::new(ErrorKind::Forked, LOCKED_AT_FORK))
+    }
+
+    /// Locks the state while a recording runs; `what` names what is impossible without one.
+    fn lock_recording(&self, what: &str) -> Result<MutexGuard<'_, RecordingState>, Error> {
+        let state = self.lock_state()?;
+        self.check_process()?;
+        let none = || Error::new(ErrorKind::NotActive, format!("{what}no recording is running; start one first"));
+        if matches!(state.phase, SessionPhase::Recording) { Ok(state) } else { Err(none()) }
     }
 
     /// Returns whether the session's lock is free before `deadline`. It is not if this thread itself, or one that hangs, is
@@ -227,19 +230,19 @@ impl SessionRecording {
         self.begin_live(state);
         self.collectors.begin_recording(self.recorder.live().current().as_ref());
         self.recorder.begin_recording(spills);
-        self.clock_thread.begin_spilling(spills);
+        self.with_spill(|spill| spill.begin_recording(spills));
         if spills {
             // Without a folder yet.
             self.recorder.live().put(JournalKind::Segments, (0, 0), |out| PathBuf::new().encode(out));
         }
         if self.recorder.thread_selection.filter == ThreadFilter::Current {
-            thread_selection::include_from_start(&self.recorder);
+            thread_selection::include_thread(&self.recorder, 0);
         }
         let slice_sink = self.collectors.slice_sink(&self.collector_selection(&config));
         if !self.windows.begin(self.collectors.create_switches(), slice_sink) {
             let _ = self.recorder.take_live();
             drop(self.collectors.stop(Timestamp::default(), steady()));
-            self.clock_thread.end_spilling();
+            self.with_spill(SpillControl::end_recording);
             self.observers.queue_event(SessionEvent::Cancelled(LOCKED_AT_FORK.to_owned()));
             return Err(Error::new(ErrorKind::Forked, LOCKED_AT_FORK));
         }
@@ -248,7 +251,8 @@ impl SessionRecording {
         }
         state.phase = SessionPhase::Recording;
         self.observers.queue_event(SessionEvent::Started);
-        if !config.gpu.profiler_range && !self.while_open.is_awaiting_span() {
+        let is_awaiting_span = self.while_open.is_awaiting_span.load(Ordering::SeqCst);
+        if !config.gpu.profiler_range && !is_awaiting_span {
             self.windows.resume(self.initial_types(state));
             return Ok(());
         }
@@ -277,12 +281,19 @@ impl SessionRecording {
         }
     }
 
+    /// Calls `change` with what moves records to disk; those of memory profiles are not moved.
+    fn with_spill(&self, change: impl FnOnce(&SpillControl)) {
+        if let Some(session) = self.clock_thread.session.upgrade() {
+            change(&session.spill);
+        }
+    }
+
     /// Ends the recording and returns what is committed, without waiting for any thread.
     pub(super) fn end(&self, state: &mut RecordingState) -> Result<Trace, Error> {
         let is_recording = matches!(state.phase, SessionPhase::Recording);
         let (windows, since) = is_recording.then(|| self.windows.end()).flatten().ok_or_else(none_is_running)?;
         state.phase = SessionPhase::Idle;
-        self.clock_thread.end_spilling();
+        self.with_spill(SpillControl::end_recording);
         self.observers.queue_event(SessionEvent::Stopped);
         self.recorder.observers.stop();
         self.collectors.read_clocks();
@@ -337,7 +348,7 @@ impl SessionRecording {
         let _ = self.recorder.take_live();
         drop(self.collectors.stop(Timestamp::default(), steady()));
         state.phase = SessionPhase::Idle;
-        self.clock_thread.end_spilling();
+        self.with_spill(SpillControl::end_recording);
         state.active_request.end();
         self.observers.queue_event(SessionEvent::Cancelled(why.to_owned()));
     }
@@ -352,7 +363,7 @@ impl SessionRecording {
         losses: &[u64; Loss::ALL.len()],
     ) -> Trace {
         let trace_info = self.trace_info(state, losses);
-        Trace::new(recorded, devices, state.reports.cpu_traces(), converter, state.metadata.clone(), trace_info)
+        Trace::new(recorded, devices, state.reports.parts.clone(), converter, state.metadata.clone(), trace_info)
     }
 
     /// Returns the facts about the recording.
@@ -360,7 +371,7 @@ impl SessionRecording {
         TraceInfo {
             losses: *losses,
             observers: self.recorder.observers.reports(),
-            counters: self.recorder.slice_extras.reports(),
+            counters: self.recorder.slice_extras.reports.clone(),
             is_strict: self.options.is_strict,
             post_processing_timeout: self.options.post_processing_timeout,
             private_use1: self.options.private_use1.clone(),
@@ -402,12 +413,7 @@ impl SessionRecording {
 
     /// Records an assertion that did not hold.
     pub(crate) fn log_violation(&self, assertion: &str, error: &str, group: &str) -> Result<(), Error> {
-        let mut state = self.lock_state()?;
-        self.check_process()?;
-        if !matches!(state.phase, SessionPhase::Recording) {
-            let why = "the violation was not recorded: no recording is running; start one first";
-            return Err(Error::new(ErrorKind::NotActive, why));
-        }
+        let mut state = self.lock_recording("the violation was not recorded: ")?;
         let name = self.trace_id_or_new(&state);
         let is_new = state.violations.add_violation(assertion, error, [&name, group]);
         drop(state);
@@ -428,19 +434,17 @@ impl SessionRecording {
     /// Pauses the recording of these types.
     pub(crate) fn pause(&self, types: ActivityTypes) -> Result<(), Error> {
         let _own = InternalAllocGuard::begin();
-        let _state = self.lock_state()?;
-        self.check_process()?;
-        let none = || Error::new(ErrorKind::NotActive, "cannot pause: no recording is running; start one first");
-        self.windows.pause(types).then_some(()).ok_or_else(none)
+        let _state = self.lock_recording("cannot pause: ")?;
+        self.windows.pause(types);
+        Ok(())
     }
 
     /// Resumes the recording of these types after a pause.
     pub(crate) fn resume(&self, types: ActivityTypes) -> Result<(), Error> {
         let _own = InternalAllocGuard::begin();
-        let _state = self.lock_state()?;
-        self.check_process()?;
-        let none = || Error::new(ErrorKind::NotActive, "cannot resume: no recording is running; start one first");
-        self.windows.resume(types).then_some(()).ok_or_else(none)
+        let _state = self.lock_recording("cannot resume: ")?;
+        self.windows.resume(types);
+        Ok(())
     }
 
     /// Stops recording at once, without ending the recording.
@@ -481,17 +485,13 @@ impl SessionRecording {
         }
         Ok(changed)
     }
-
-    /// Returns the header entries of all recordings.
-    pub(crate) fn header_presets(&self) -> &TraceMetadata {
-        &self.presets
-    }
 }
 
 impl Drop for SessionRecording {
     fn drop(&mut self) {
         self.recorder.close_epoch();
         self.recorder.release_listener_slot();
+        self.clock_thread.end();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Stub of the live file of a recording, for builds without the feature `segments`: there is none.
 
+use super::clock_thread::ClockThread;
 use super::{RecordingState, SessionRecording};
 use crate::live::LiveFile;
 use std::sync::Arc;
@@ -13,4 +14,10 @@ impl SessionRecording {
     }
 
     pub(super) fn note_info(&self, _state: &RecordingState) {}
+}
+
+impl ClockThread {
+    pub(super) fn maintain_live(&self) {}
+
+    pub(super) fn refresh_live(&self) {}
 }

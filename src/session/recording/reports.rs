@@ -1,7 +1,7 @@
 //! Slices that a program reports after the fact, one by one or in a builder.
 
 use super::budget::PoolBudget;
-use super::{RecordingState, SessionPhase, SessionRecording, new_trace_id, none_is_running, trace_info};
+use super::{SessionRecording, new_trace_id, trace_info};
 use crate::clock::Converter;
 use crate::config::Config;
 use crate::diag::diag;
@@ -11,12 +11,12 @@ use crate::time::{Ticks, Timestamp};
 use crate::trace::{CpuTrace, CpuTraceBuilder, DeviceRecords, Recorded, Trace, TraceInfo};
 use kineto_base::budget::Budget;
 use kineto_model::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// The slices that the program reported.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    parts: Vec<Arc<CpuTrace>>,
+    pub(super) parts: Vec<Arc<CpuTrace>>,
     /// Single slices, until a snapshot or the stop.
     open: Option<CpuTraceBuilder>,
 }
@@ -26,16 +26,12 @@ impl Reports {
     pub(super) fn close_builder(&mut self, end: Timestamp) {
         self.parts.extend(self.open.take().map(|open| Arc::new(open.close(end))));
     }
-
-    pub(super) fn cpu_traces(&self) -> Vec<Arc<CpuTrace>> {
-        self.parts.clone()
-    }
 }
 
 impl SessionRecording {
     /// Adds a builder's activities to the recording.
     pub(crate) fn transfer(&self, builder: CpuTraceBuilder, end: Timestamp) -> Result<(), Error> {
-        let mut state = self.lock_recording()?;
+        let mut state = self.lock_recording("")?;
         if builder.is_empty() {
             diag!(Warning, "transfer", "nothing was transferred: the builder has no activities; push some first");
             return Ok(());
@@ -59,18 +55,9 @@ impl SessionRecording {
         let args = SliceArgs { backend, args };
         let mut slice = Activity::new(ActivityType::CpuOp, name, track, body);
         slice.args = &args;
-        let mut state = self.lock_recording()?;
+        let mut state = self.lock_recording("")?;
         let open = state.reports.open.get_or_insert_with(|| CpuTraceBuilder::with_budget(self.pool_budget()));
         open.push(&slice).map(drop)
-    }
-
-    fn lock_recording(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
-        let state = self.lock_state()?;
-        self.check_process()?;
-        if matches!(state.phase, SessionPhase::Recording) {
-            return Ok(state);
-        }
-        Err(none_is_running())
     }
 
     fn pool_budget(&self) -> Arc<dyn Budget> {

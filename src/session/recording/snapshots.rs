@@ -31,9 +31,10 @@ impl SessionRecording {
         between: Option<(SystemTime, SystemTime)>,
     ) -> Result<Trace, Error> {
         let _own = InternalAllocGuard::begin();
+        self.check_process()?;
+        self.collectors.await_ended_work();
         self.recorder.gather_losses();
         let mut state = self.lock_state()?;
-        self.check_process()?;
         let taken = self.recorder.snapshot(None);
         self.build_snapshot(&mut state, taken, Extent::Between(between))
     }
@@ -52,7 +53,8 @@ impl SessionRecording {
     /// Returns what was recorded until that time. The recording must not end meanwhile.
     pub(in crate::session) fn snapshot_until(&self, point: &SnapshotPoint) -> Result<Trace, Error> {
         let _own = InternalAllocGuard::begin();
-        // It may take long, and other threads wait for the state.
+        // They may take long, and other threads wait for the state.
+        self.collectors.await_ended_work();
         let taken = self.recorder.snapshot(None);
         self.build_snapshot(&mut *self.lock_state()?, taken, Extent::Until(point))
     }

@@ -7,48 +7,54 @@ use crate::recorder::{LaneRow, RecordedBuffers, RecordedPart, Recorder, TakenChu
 use crate::session::Session;
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{DeviceRecords, Recorded, Trace, Window};
+use crate::wait::sleep;
 use kineto_devices::trial::unbounded_sink;
 use kineto_devices::{Capabilities, Collection, DeviceWork, RecordLayout, RecordView};
 use kineto_model::activity::{ActivityType, ActivityTypes, ArgValue, Body};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use test_base::{poll_until, virtual_time};
 
 #[test]
+#[cfg_attr(miri, ignore = "starts a process")]
 fn first_chunk_starts_the_thread_and_reads_the_clocks() {
+    virtual_time(|clock| clock.run(open_the_first_chunk));
+}
+
+fn open_the_first_chunk() {
     let session = Session::for_tests();
     session.start().unwrap();
     let recording = &session.recording;
     recording.pause(ActivityTypes::ALL).unwrap();
     recording.resume(ActivityTypes::ALL).unwrap();
-    std::thread::sleep(Duration::from_millis(20));
+    sleep(Duration::from_secs(5));
     assert_eq!((recording.recorder.pool().bytes(), recording.clock_thread.anchors().len()), (0, 3));
     drop(recording.recorder.open_chunk(recording.recorder.epoch()));
     // The thread adds one each second.
     assert!(recording.clock_thread.anchors().len() >= 4);
     // The thread fills the pool.
-    while recording.recorder.pool().bytes() < 16 * Chunk::BYTES {
-        std::thread::yield_now();
-    }
+    poll_until(|| recording.recorder.pool().bytes() >= 16 * Chunk::BYTES);
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "waits for seconds of the real clock")]
+#[cfg_attr(miri, ignore = "starts a process")]
 fn clocks_are_read_each_second_after_a_pause() {
+    virtual_time(|clock| clock.run(read_clocks_after_a_pause));
+}
+
+fn read_clocks_after_a_pause() {
     let session = Session::for_tests();
     session.start().unwrap();
     let recording = &session.recording;
     drop(recording.recorder.open_chunk(recording.recorder.epoch()));
     recording.pause(ActivityTypes::ALL).unwrap();
     // Long enough for the clock thread to notice that nothing is recorded.
-    std::thread::sleep(Duration::from_millis(1200));
+    sleep(Duration::from_millis(1200));
     recording.resume(ActivityTypes::ALL).unwrap();
     let before = recording.clock_thread.anchors().len();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while recording.clock_thread.anchors().len() == before {
-        assert!(Instant::now() < deadline, "{before}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    sleep(Duration::from_millis(3500));
+    assert_eq!(recording.clock_thread.anchors().len(), before + 3);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Threads that the program includes in a recording, or excludes from it.
 
-use super::{SessionPhase, SessionRecording};
+use super::SessionRecording;
 use crate::error::{Error, ErrorKind};
 use crate::layer::thread_selection;
 use std::fmt;
@@ -65,7 +65,7 @@ impl SessionRecording {
         if !thread_selection::is_excluded(&self.recorder) {
             return Err(Error::new(ErrorKind::AlreadyActive, "this thread is recorded already; no call is needed"));
         }
-        thread_selection::join_recording(&self.recorder);
+        thread_selection::include_thread(&self.recorder, self.recorder.epoch());
         Ok(ThreadRecording { session: self.clone(), recording, _thread: PhantomData })
     }
 
@@ -81,14 +81,7 @@ impl SessionRecording {
 
     /// Returns the number of the running recording; `action` names what is impossible without one.
     fn check_recording(&self, action: &str) -> Result<u64, Error> {
-        let state = self.lock_state()?;
-        self.check_process()?;
-        match state.phase {
-            SessionPhase::Recording => Ok(self.recorder.thread_selection.recording()),
-            _ => {
-                let why = format!("cannot {action} this thread: no recording is running; start one first");
-                Err(Error::new(ErrorKind::NotActive, why))
-            }
-        }
+        let _state = self.lock_recording(&format!("cannot {action} this thread: "))?;
+        Ok(self.recorder.thread_selection.recording())
     }
 }

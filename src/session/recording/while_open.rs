@@ -9,16 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct WhileOpen {
     /// Whether the recording waits for a span, so that a recording that starts is paused.
-    is_awaiting_span: AtomicBool,
+    pub(super) is_awaiting_span: AtomicBool,
     /// How many such spans are open; a forked child starts at 0.
     entered: fork::Own<u64>,
-}
-
-impl WhileOpen {
-    /// Returns whether a recording that starts is to be paused.
-    pub(super) fn is_awaiting_span(&self) -> bool {
-        self.is_awaiting_span.load(Ordering::SeqCst)
-    }
 }
 
 impl SessionRecording {

@@ -129,7 +129,8 @@ impl RecordingWindows {
                 if self.recorder.records_memory() {
                     memory::gather_counts();
                 }
-                self.clock_thread.wake();
+                // It sleeps while no epoch is open.
+                self.recorder.pool().wake_helper();
             }
         }
         true
@@ -368,24 +369,20 @@ fn read_switch_clocks(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Duties;
     use super::super::budget::PoolBudget;
     use super::*;
     use crate::time::Timestamp;
     use kineto_base::budget::Budget;
     use kineto_devices::{Capabilities, Collector, CollectorSet, RecordSink, Recording, Selection, Unavailable};
     use kineto_model::activity::ActivityGroup;
-    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{OnceLock, Weak};
     use std::time::Instant;
 
     fn recording_windows() -> RecordingWindows {
         let recorder = Arc::new(Recorder::for_tests());
         let collectors = Arc::new(CollectorSet::new(vec![], vec![]));
-        RecordingWindows::new(
-            recorder.clone(),
-            Arc::new(ClockThread::new(recorder, collectors, None, Duties::default())),
-        )
+        RecordingWindows::new(recorder.clone(), Arc::new(ClockThread::new(recorder, collectors, None, Weak::new())))
     }
 
     #[test]

@@ -11,12 +11,11 @@ use kineto_base::budget::Budget;
 use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_few_by_key;
 use kineto_model::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Body};
+use kineto_model::write::OwnedValue;
 use owned::{OwnActivity, TrackId};
-pub(in crate::trace) use rows::{CpuRows, OwnRecords};
+pub(in crate::trace) use rows::OwnRecords;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "segments")]
-pub(crate) use stored::StoredCpuTrace;
 
 /// Collects activities that the program has timed itself, such as those of another profiler, a runtime, or a file.
 ///
@@ -70,7 +69,7 @@ pub(crate) struct CpuTrace {
 }
 
 /// Limits the memory of the records, and takes it from a session's budget once they belong to a recording.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct MemoryLimit {
     limit: u64,
     bytes: u64,
@@ -145,14 +144,12 @@ impl CpuTraceBuilder {
             let why = format!("there is no activity {number}; take the number that `push` returned");
             return Err(Error::new(ErrorKind::TooLarge, why));
         };
-        let before = record.memory_bytes();
-        let old = record.set_arg(key, value);
-        let grown = record.memory_bytes().saturating_sub(before);
-        if self.memory.reserve_bytes(grown) {
-            return Ok(());
+        let value = OwnedValue::from_arg_value(value);
+        if !self.memory.reserve_bytes(record.growth_with(key, &value)) {
+            return Err(self.full_error());
         }
-        record.put_back(key, old);
-        Err(self.full_error())
+        record.set_arg(key, value);
+        Ok(())
     }
 
     /// Returns the number of activities.
@@ -240,10 +237,6 @@ impl CpuTrace {
 }
 
 impl MemoryLimit {
-    const fn unlimited() -> MemoryLimit {
-        MemoryLimit { limit: u64::MAX, bytes: 0, budget: None }
-    }
-
     fn reserve_bytes(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.limit.saturating_sub(self.bytes);
         let has = fits && self.budget.as_ref().is_none_or(|budget| budget.reserve_non_work(bytes));

@@ -3,13 +3,14 @@
 use crate::encoding::{encoded, encoded_as};
 use crate::os::platform;
 use crate::time::Timestamp;
+use crate::trace::thread::SliceMarks;
 use kineto_model::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
 use kineto_model::write::OwnedValue;
 use std::cmp::Reverse;
 
 /// A copy of an activity.
 #[derive(Debug)]
-pub(super) struct OwnActivity {
+pub(in crate::trace) struct OwnActivity {
     pub(super) kind: ActivityType,
     name: Box<str>,
     pub(super) track: (TrackId, TrackId),
@@ -32,11 +33,7 @@ pub(in crate::trace) enum TrackId {
 /// The arguments of an owned activity, and those that the trace adds.
 pub(super) struct OwnedArgs<'o> {
     args: &'o [(Box<str>, OwnedValue)],
-    pub(super) finished: bool,
-    /// The thread, if it is not on its own row.
-    pub(super) thread: Option<i64>,
-    /// Its id in an execution trace, unless the program has set one.
-    pub(super) function: Option<u64>,
+    pub(super) marks: SliceMarks<'o>,
 }
 
 encoded! {
@@ -67,29 +64,23 @@ impl OwnActivity {
             flow: activity.flow,
             args: Vec::new(),
         };
-        activity.args.visit(&mut |key, value| drop(record.set_arg(key, value)));
+        activity.args.visit(&mut |key, value| record.set_arg(key, OwnedValue::from_arg_value(value)));
         record
     }
 
-    /// Sets an argument and returns the previous value.
-    pub(super) fn set_arg(&mut self, key: &str, value: ArgValue<'_>) -> Option<OwnedValue> {
-        let value = OwnedValue::from_arg_value(value);
+    /// Sets an argument.
+    pub(super) fn set_arg(&mut self, key: &str, value: OwnedValue) {
         match self.args.iter_mut().find(|(known, _)| **known == *key) {
-            Some((_, known)) => Some(std::mem::replace(known, value)),
-            None => {
-                self.args.push((key.into(), value));
-                None
-            }
+            Some((_, known)) => *known = value,
+            None => self.args.push((key.into(), value)),
         }
     }
 
-    /// Undoes a [`set_arg`](OwnActivity::set_arg).
-    pub(super) fn put_back(&mut self, key: &str, old: Option<OwnedValue>) {
-        let Some(at) = self.args.iter().position(|(known, _)| **known == *key) else { return };
-        match (old, self.args.get_mut(at)) {
-            (Some(old), Some((_, value))) => *value = old,
-            _ => drop(self.args.remove(at)),
-        }
+    /// Returns how many bytes larger it is with an argument.
+    pub(super) fn growth_with(&self, key: &str, value: &OwnedValue) -> u64 {
+        let known = self.args.iter().find(|(known, _)| **known == *key);
+        let before = known.map_or(0, |(key, value)| arg_bytes(key, value));
+        arg_bytes(key, value).saturating_sub(before) as u64
     }
 
     /// Returns whether it has one of these arguments.
@@ -113,7 +104,7 @@ impl OwnActivity {
     }
 
     /// Returns the sort key: by start; of equal starts, the longest first.
-    pub(super) fn sort_key(&self) -> (Timestamp, Reverse<Timestamp>) {
+    pub(in crate::trace) fn sort_key(&self) -> (Timestamp, Reverse<Timestamp>) {
         match self.body {
             Body::Slice { start, end } => (start, Reverse(end)),
             Body::Instant { at } | Body::Counter { at } => (at, Reverse(at)),
@@ -121,7 +112,7 @@ impl OwnActivity {
     }
 
     pub(super) fn owned_args(&self) -> OwnedArgs<'_> {
-        OwnedArgs { args: &self.args, finished: self.finished, thread: None, function: None }
+        OwnedArgs { args: &self.args, marks: SliceMarks { finished: self.finished, ..SliceMarks::default() } }
     }
 
     pub(super) fn to_activity<'o>(&'o self, args: &'o dyn Args) -> Activity<'o> {
@@ -134,11 +125,13 @@ impl OwnActivity {
 
     /// Returns its approximate size in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let args =
-            self.args.iter().map(|(key, value)| size_of::<(Box<str>, OwnedValue)>() + key.len() + value.heap_bytes());
-        let args = args.sum::<usize>();
+        let args: usize = self.args.iter().map(|(key, value)| arg_bytes(key, value)).sum();
         (size_of::<OwnActivity>() + size_of::<usize>() + self.name.len() + args) as u64
     }
+}
+
+fn arg_bytes(key: &str, value: &OwnedValue) -> usize {
+    size_of::<(Box<str>, OwnedValue)>() + key.len() + value.heap_bytes()
 }
 
 impl TrackId {
@@ -160,18 +153,11 @@ impl TrackId {
 impl Args for OwnedArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         // Each key occurs once.
-        let is_ours = |key: &str| !self.finished && key == "finished" || self.thread.is_some() && key == "thread id";
+        let SliceMarks { finished, thread, .. } = self.marks;
+        let is_ours = |key: &str| !finished && key == "finished" || thread.is_some() && key == "thread id";
         for (key, value) in self.args.iter().filter(|(key, _)| !is_ours(key)) {
             each(key, value.as_arg_value());
         }
-        if !self.finished {
-            each("finished", ArgValue::Bool(false));
-        }
-        if let Some(thread) = self.thread {
-            each("thread id", ArgValue::I64(thread));
-        }
-        if let Some(function) = self.function {
-            each(FUNCTION_ID, ArgValue::U64(function));
-        }
+        self.marks.visit(each);
     }
 }

@@ -12,7 +12,8 @@ pub(super) struct StreamLanes {
     group: i64,
     first: i64,
     step: i64,
-    used: List<DeviceRow>,
+    /// The rows in use.
+    pub(super) used: List<DeviceRow>,
 }
 
 /// A row: its id, and its index among the candidates.
@@ -34,7 +35,7 @@ impl UsedRows {
     pub(super) fn new(walk: &Walk<'_>) -> UsedRows {
         UsedRows {
             rows: HashSet::default(),
-            process: walk.process,
+            process: walk.info.process,
             threads: walk.lanes_by_thread().keys().copied().collect(),
         }
     }
@@ -72,11 +73,6 @@ impl StreamLanes {
         }
         (self.used.get(place.row).map_or(self.first, |lane| lane.id), place)
     }
-
-    /// Returns the rows in use.
-    pub(super) fn rows_in_use(&self) -> &[DeviceRow] {
-        &self.used
-    }
 }
 
 #[cfg(test)]
@@ -92,7 +88,7 @@ mod tests {
             for (start, end) in slices {
                 let _ = lanes.place_slice(at(*start), at(*end), &mut used_rows);
             }
-            lanes.rows_in_use().iter().map(|lane| (lane.id, lane.nth)).collect::<Vec<_>>()
+            lanes.used.iter().map(|lane| (lane.id, lane.nth)).collect::<Vec<_>>()
         };
         assert_eq!(of(0, 7, &[(0, 10), (5, 15), (20, 30)]), [(7, 0), (10_000_007, 1)]);
         assert_eq!(of(0, 7, &[(0, 10), (5, 15)]), [(20_000_007, 2), (30_000_007, 3)], "another collector's");

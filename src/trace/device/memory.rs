@@ -1,7 +1,7 @@
 //! A collector's records of device memory, in order, with running totals.
 
 use super::records::CollectionRecords;
-use super::{DeviceCounts, LinkedCollection, overlaps_any};
+use super::{LinkedCollection, RecordCounts, overlaps_any};
 use crate::link::{Links, RecordHandle, RecordSource as _, Spans, Work};
 use crate::memory::{Category, Device};
 use crate::time::Timestamp;
@@ -31,7 +31,7 @@ pub(super) fn memory_changes(
     reach: &[(Timestamp, Timestamp)],
     links: &Links,
     spans: &impl Spans,
-    counts: &mut DeviceCounts,
+    counts: &mut RecordCounts,
 ) -> List<MemoryChange> {
     let collection = records.collection;
     let mut changes = List::new();
@@ -54,9 +54,7 @@ fn find_callers(changes: &mut [MemoryChange], records: &CollectionRecords<'_>, l
     let mut questions = List::new();
     for (number, change) in changes.iter_mut().enumerate() {
         let correlation = records.collection.records.entry_at(change.place).map_or(0, |entry| entry.correlation_id());
-        let at = RecordHandle(change.place);
-        let (start, end, includes_launch) = (change.at, change.at, false);
-        let work = Work { at, correlation, device: 0, stream: 0, start, end, includes_launch };
+        let work = Work { at: RecordHandle(change.place), correlation, start: change.at, ..Work::default() };
         let Some(call) = links.launch_of(&work).map(|call| records.call_at(call)) else { continue };
         (change.thread, change.slice) = (Some(call.thread), links.slice_of(&call));
         if change.slice == 0 {
@@ -118,10 +116,5 @@ impl LinkedCollection {
             };
             Some((change.at, thread, record))
         })
-    }
-
-    /// Returns the number of records of allocations and frees.
-    pub(super) fn memory_events(&self) -> u64 {
-        self.memory.len() as u64
     }
 }

@@ -16,15 +16,12 @@ mod spans;
 mod threads;
 
 pub(super) use calls::HostCalls;
-pub(super) use rows::DeviceRows;
 pub(crate) use set::DeviceRecords;
 pub(super) use set::LinkedRecords;
 
 use self::call_ids::CallIds;
+use super::TraceContents;
 use super::index::Index;
-use super::recorded::Recorded;
-use crate::buffer::Loss;
-use crate::clock::Converter;
 use crate::link::{self, Links, RecordHandle, Spans as _, Work};
 use crate::time::Timestamp;
 use kineto_base::fallible::List;
@@ -33,6 +30,7 @@ use kineto_devices::{Collection, CollectorReport, Entry, NEVER, Role};
 use kineto_model::activity::ActivityType;
 use records::CollectionRecords;
 use spans::HostSpans;
+use std::cell::Cell;
 use threads::DeviceThreads;
 
 /// A collection with its links.
@@ -55,7 +53,7 @@ struct LinkedCollection {
     memory: List<memory::MemoryChange>,
     /// Ranges that do not nest with the slices of their thread, in order.
     crossing: List<RecordHandle>,
-    counts: DeviceCounts,
+    counts: RecordCounts,
     /// The number of earlier collections with records.
     number: usize,
 }
@@ -71,7 +69,7 @@ struct StreamMark {
 
 /// Counts of records while linking.
 #[derive(Debug, Default)]
-struct DeviceCounts {
+struct RecordCounts {
     calls: u64,
     work: u64,
     unfinished: u64,
@@ -87,7 +85,7 @@ struct DeviceCounts {
     uncut: Stretches,
 }
 
-impl DeviceCounts {
+impl RecordCounts {
     /// Counts a record outside the windows, unless it is inside the uncut time.
     fn count_outside(&mut self, times: (Timestamp, Timestamp)) {
         if times.0 == NEVER || times.1 < self.since {
@@ -100,7 +98,7 @@ impl DeviceCounts {
     /// Adds the calls in the windows; returns the ranges among them.
     fn add_calls<'t>(
         &mut self,
-        calls: &mut link::CallJoin<'_, CollectionRecords<'t>, HostSpans<'t>>,
+        calls: &mut link::Linker<'_, CollectionRecords<'t>, HostSpans<'t>>,
         ids: &mut CallIds,
         records: &CollectionRecords<'t>,
         windows: &[(Timestamp, Timestamp)],
@@ -140,32 +138,24 @@ impl DeviceCounts {
     }
 }
 
-/// The host's records, to which a collection is linked.
-struct HostRecords<'t> {
-    recorded: &'t Recorded,
-    index: &'t Index,
-    converter: &'t Converter,
-    /// Whether waits of one stream for another are rows.
-    wait_events: bool,
-}
-
 impl LinkedCollection {
     /// Links the collection of that number.
-    fn new(collection: &Collection, number: usize, host: &HostRecords<'_>) -> LinkedCollection {
+    fn new(collection: &Collection, number: usize, contents: &TraceContents, index: &Index) -> LinkedCollection {
+        let TraceContents { recorded, converter, .. } = contents;
         let error = collection.clock.error_at_most_ns();
-        let windows = host.converter.stretches_of(&collection.windows);
+        let windows = converter.stretches_of(&collection.windows);
         let reach = widen_stretches(error, &windows);
-        let threads = DeviceThreads::new(collection, host.recorded, host.converter);
-        let uncut = widen_stretches(error, &host.converter.stretches_of(collection.uncut_window.as_slice()));
-        let mut counts = DeviceCounts { uncut, since: collection.since, ..DeviceCounts::default() };
+        let threads = DeviceThreads::new(collection, recorded, converter);
+        let uncut = widen_stretches(error, &converter.stretches_of(collection.uncut_window.as_slice()));
+        let mut counts = RecordCounts { uncut, since: collection.since, ..RecordCounts::default() };
         let records = CollectionRecords { collection, threads: &threads };
-        let slack = error.saturating_add(host.converter.error_ns());
-        let spans = HostSpans::new(host, &threads, slack);
-        let mut calls = link::CallJoin::new(&records, &spans);
+        let slack_ns = error.saturating_add(converter.error_ns());
+        let spans = HostSpans { recorded, index, converter, threads: &threads, slack_ns, last: Cell::default() };
+        let mut linker = link::Linker::new(&records, &spans);
         let mut ids = CallIds::new(collection.records.last_call_before, reach.len());
-        let ranges = counts.add_calls(&mut calls, &mut ids, &records, &windows, &reach);
-        let crossing = ranges::crossing_ranges(&ranges, &spans, slack);
-        let mut joining = calls.finish_calls(records.external_records());
+        let ranges = counts.add_calls(&mut linker, &mut ids, &records, &windows, &reach);
+        let crossing = ranges::crossing_ranges(&ranges, &spans, slack_ns);
+        linker.finish_calls(records.external_records());
         let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
         for entry in collection.records.work() {
             let work = work_from_entry(collection, &entry);
@@ -173,7 +163,7 @@ impl LinkedCollection {
             let began = || reach.first().is_some_and(|first| work.end >= first.0);
             let is_ours = || match entry.work_slice() {
                 Some(slice) => spans.span_of(slice).is_some(),
-                None => joining.is_launched(&work),
+                None => linker.is_launched(&work),
             };
             let lies_inside = || overlaps_any(&reach, (work.start, work.end)) || began() && is_ours();
             if collection.records.was_launched_in_a_pause(entry.correlation_id()) || !lies_inside() {
@@ -185,13 +175,13 @@ impl LinkedCollection {
             counts.beyond_end += u64::from(entry.end() != 0 && work.end == NEVER);
             let last = if work.end == NEVER { work.start } else { work.end };
             over = if last == NEVER { over } else { over.max(last) };
-            let is_ours = || joining.is_launched(&work) || !ids.is_outside(work.correlation);
+            let is_ours = || linker.is_launched(&work) || !ids.is_outside(work.correlation);
             match entry.work_slice() {
-                None if (work.correlation != 0 || is_launched(entry.kind())) && is_ours() => joining.add_work(&work),
-                _ => _ = joining.add_unlaunched(&work),
+                None if (work.correlation != 0 || is_launched(entry.kind())) && is_ours() => linker.add_work(&work),
+                _ => linker.add_unlaunched(&work),
             }
         }
-        let links = joining.finish_work(records.event_records());
+        let links = linker.finish_work(records.event_records());
         let memory = memory::memory_changes(&records, &reach, &links, &spans, &mut counts);
         let (marks, overheads, counters) = Default::default();
         let mut linked = LinkedCollection {
@@ -208,70 +198,52 @@ impl LinkedCollection {
             counts,
             number,
         };
-        let others = linked.take_overheads_and_counters(collection);
-        linked.marks = linked.marks_among(collection, &others, host.wait_events);
+        linked.take_others(collection, contents.info.config.gpu.wait_events);
         linked
     }
 
-    /// Stores overheads and counter values, and returns waits and events.
-    fn take_overheads_and_counters<'t>(&mut self, collection: &'t Collection) -> List<Entry<'t>> {
-        let mut others = List::new();
-        for entry in collection.records.other_records() {
+    /// Takes overheads, values of counters, and the waits and events that are rows: those inside the recording. Waits of one
+    /// stream for another are rows only if `wait_events` is set and that stream did some work.
+    fn take_others(&mut self, collection: &Collection, wait_events: bool) {
+        let busy: SortedSet<_> = self.links.streams.lanes().map(|(stream, _)| stream).collect();
+        let records = &collection.records;
+        let device_of = |entry: &Entry<'_>| records.device_of(entry.device_or_context());
+        let is_hidden_wait = |entry: &Entry<'_>| {
+            records.names.text(entry.name) == "Stream Wait Event"
+                && !(wait_events && busy.contains(&(device_of(entry), entry.stream())))
+        };
+        for entry in records.other_records() {
+            let times = collection.entry_times(&entry);
+            let is_inside = overlaps_any(&self.widened_windows, times);
             match entry.role() {
-                Role::Overhead if overlaps_any(&self.windows, collection.entry_times(&entry)) => {
+                Role::Overhead if overlaps_any(&self.windows, times) => {
                     self.counts.beyond_end += collection.is_beyond_end(&entry);
                     self.overheads.push(entry.at);
                 }
                 // The collector's start and stop do not belong to the recording.
-                Role::Overhead => {}
-                Role::Counter if overlaps_any(&self.widened_windows, collection.entry_times(&entry)) => {
-                    self.counters.push(entry.at)
+                Role::Overhead | Role::External | Role::Memory => {}
+                // Events without a device timestamp get no row.
+                Role::Event if entry.start() == 0 => {}
+                Role::Counter if is_inside => self.counters.push(entry.at),
+                Role::Counter => self.counts.count_outside(times),
+                _ if is_hidden_wait(&entry) => {}
+                _ if is_inside => {
+                    self.counts.beyond_end += collection.is_beyond_end(&entry);
+                    let (device, stream, start) = (device_of(&entry), entry.stream(), times.0);
+                    self.marks.push(StreamMark { device, stream, start, at: entry.at });
                 }
-                Role::Counter => self.counts.count_outside(collection.entry_times(&entry)),
-                Role::External | Role::Memory => {}
-                _ => others.push(entry),
+                _ => self.counts.count_outside(times),
             }
         }
         // Reading a start takes some hundred instructions, which a sort would have in ten places.
         let start = |at: u32| collection.records.entry_at(at).map(|entry| entry.start());
         let start: &dyn Fn(u32) -> Option<u64> = &start;
         self.counters.sort_unstable_by_key(|at| (start(*at), *at));
-        others
-    }
-
-    /// Returns the waits and events to show: those inside the recording. Waits of one stream for another are shown only if
-    /// that stream did some work.
-    fn marks_among(&mut self, collection: &Collection, others: &[Entry<'_>], wait_events: bool) -> List<StreamMark> {
-        let busy: SortedSet<_> = self.links.work_by_stream().map(|(device, stream, _)| (device, stream)).collect();
-        let mut marks = List::with_capacity(others.len());
-        for entry in others {
-            let (start, end) = collection.entry_times(entry);
-            let device = collection.records.device_of(entry.device_or_context());
-            let stream = entry.stream();
-            let is_wait = collection.records.names.text(entry.name) == "Stream Wait Event";
-            let shown = !is_wait || (wait_events && busy.contains(&(device, stream)));
-            // Events without a device timestamp get no row.
-            if entry.start() == 0 && entry.role() == Role::Event || !shown {
-                continue;
-            }
-            if overlaps_any(&self.widened_windows, (start, end)) {
-                self.counts.beyond_end += collection.is_beyond_end(entry);
-                marks.push(StreamMark { device, stream, start, at: entry.at });
-            } else {
-                self.counts.count_outside((start, end));
-            }
-        }
-        marks.sort_unstable();
-        marks
+        self.marks.sort_unstable();
     }
 
     fn collection_records<'t>(&'t self, collection: &'t Collection) -> CollectionRecords<'t> {
         CollectionRecords { collection, threads: &self.threads }
-    }
-
-    /// Returns the threads that made calls.
-    fn calling_threads(&self) -> impl Iterator<Item = i64> {
-        self.links.calls_by_thread().map(|(number, _)| self.threads.thread_id(number))
     }
 
     /// Returns the time at which `at` is drawn: unfinished work ends with the recording.
@@ -279,52 +251,16 @@ impl LinkedCollection {
         if at == NEVER { self.end } else { at }
     }
 
-    /// Returns the drawn end of a host record, at the latest the end of its window, and whether the record ended.
-    fn cut_to_windows(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
-        cut_to_windows(&self.windows, start, end)
-    }
-
     /// Returns whether a record began before the recording.
     fn is_clipped(&self, start: Timestamp) -> bool {
         self.windows.first().is_some_and(|window| start < window.0)
-    }
-
-    /// Reports all losses to `add`.
-    fn report_losses(&self, mut add: impl FnMut(Loss, u64)) {
-        let counts = self.links.counts();
-        add(Loss::OutOfWindow, self.counts.out_of_window);
-        add(Loss::ImpossibleTimes, self.counts.impossible);
-        add(Loss::UnfinishedWork, self.counts.unfinished);
-        add(Loss::TimesBeyondEnd, self.counts.beyond_end);
-        add(Loss::LaunchesWithoutWork, counts.launches_without_work);
-        add(Loss::WorkWithoutLaunch, counts.work_without_launch);
-        add(Loss::CorrelationsReused, counts.correlations_reused);
-        add(Loss::LinkedByTime, counts.linked_by_time);
-        add(Loss::LaunchesUnlinked, counts.unlinked);
-        add(Loss::IdsUnknown, counts.ids_unknown);
-        add(Loss::WorkBeforeLaunch, counts.work_before_launch);
-    }
-
-    /// Returns whether slices of a stream may overlap; only a walk can decide that.
-    fn may_overlap(&self) -> bool {
-        self.counts.unfinished > 0 || self.links.may_overlap() || !self.marks.is_empty()
-    }
-
-    /// Returns the number of work records before the window.
-    fn work_before_window(&self) -> u64 {
-        self.counts.before_window
-    }
-
-    /// Returns the number of work records.
-    fn work_count(&self) -> u64 {
-        self.counts.work
     }
 
     /// Returns the id of the arrow between a launch and its work: the correlation id, or the launch's index if those repeat.
     /// Ids of different collectors differ.
     fn arrow_id(&self, launch: &link::Call) -> u64 {
         const BY_PLACE: u64 = 1 << 40;
-        let again = self.links.counts().correlations_reused > 0;
+        let again = self.links.counts.correlations_reused > 0;
         let name = if again { BY_PLACE | u64::from(launch.at.0) } else { launch.correlation };
         name | (self.number as u64) << 48
     }
@@ -395,6 +331,7 @@ fn is_launched(kind: ActivityType) -> bool {
     is_work(kind) && !matches!(kind, ActivityType::MtiaInsight | ActivityType::CudaProfilerRange)
 }
 
+/// Returns the drawn end of a host record, at the latest the end of its window, and whether the record ended.
 fn cut_to_windows(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
     match windows.get(windows.partition_point(|window| window.1 < start)) {
         Some(window) if window.1 < end => (window.1, false),
@@ -441,7 +378,7 @@ mod tests {
     #[test]
     fn records_ahead_of_a_window_are_not_counted_as_lost() {
         let stretch = |start, end| (Timestamp::from_nanos(start), Timestamp::from_nanos(end));
-        let mut counts = DeviceCounts { uncut: widen_stretches(5, &[stretch(100, 900)]), ..DeviceCounts::default() };
+        let mut counts = RecordCounts { uncut: widen_stretches(5, &[stretch(100, 900)]), ..RecordCounts::default() };
         for (start, end, out) in [(80, 94, 1), (80, 95, 1), (200, 300, 1), (905, 950, 1), (906, 950, 2)] {
             counts.count_outside(stretch(start, end));
             assert_eq!(counts.out_of_window, out, "{start} {end}");

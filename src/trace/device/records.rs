@@ -35,30 +35,14 @@ impl link::RecordSource for CollectionRecords<'_> {
     fn call_at(&self, at: RecordHandle) -> Call {
         match self.collection.records.entry_at(at.0) {
             Some(entry) => super::call_from_entry(self.collection, &entry, self.threads),
-            None => Call {
-                at,
-                correlation: 0,
-                thread: 0,
-                start: Timestamp::default(),
-                end: Timestamp::default(),
-                external: 0,
-                launches: false,
-            },
+            None => Call { at, ..Call::default() },
         }
     }
 
     fn work_at(&self, at: RecordHandle) -> Work {
         match self.collection.records.entry_at(at.0) {
             Some(entry) => super::work_from_entry(self.collection, &entry),
-            None => Work {
-                at,
-                correlation: 0,
-                device: -1,
-                stream: 0,
-                start: Timestamp::default(),
-                end: Timestamp::default(),
-                includes_launch: false,
-            },
+            None => Work { at, device: -1, ..Work::default() },
         }
     }
 

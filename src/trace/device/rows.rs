@@ -2,27 +2,21 @@
 
 use super::lanes::{DeviceRow, StreamLanes, UsedRows};
 use super::{LinkedCollection, StreamMark, has_arrows, is_work, work_from_entry};
-use crate::link::{Call, DeviceAnnotation, LinkedWait, RecordHandle, RecordSource as _};
+use crate::link::{Call, DeviceAnnotation, RecordHandle, RecordSource as _};
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRows;
-use crate::trace::thread::args::Source;
+use crate::trace::thread::SliceMarks;
 use crate::trace::walk::{DEVICES, NEXT_ROW, Walk, WalkCounts};
 use kineto_base::fallible::List;
 use kineto_base::sorted::SortedMap;
-use kineto_devices::{Collection, DeviceDescription, Entry, NEVER, RecordLayout, RecordView, Role, Stream};
+use kineto_devices::{Collection, DeviceDescription, Entry, NEVER, RecordLayout, RecordView, Role, Stream, Wait};
 use kineto_model::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, OVERHEAD_GROUP, Track,
 };
 use kineto_model::layout::{SYNC_ROW, without_margin};
-use kineto_model::rows::{ProcessRow, Rows, ThreadRow};
+use kineto_model::rows::{ProcessRow, Rows};
 use std::borrow::Cow;
 use std::io;
-
-/// Delivers the rows of all devices.
-pub(in crate::trace) struct DeviceRows<'w> {
-    walk: &'w Walk<'w>,
-    source: &'w Source<'w>,
-}
 
 /// The contents of a stream, each list in order of start.
 #[derive(Default)]
@@ -35,21 +29,17 @@ struct OnStream<'t> {
 /// An annotation, and the nanoseconds that it is drawn wider than its work, before and after.
 type DrawnAnnotation<'t> = (&'t DeviceAnnotation, [u64; 2]);
 
-impl<'w> DeviceRows<'w> {
-    pub(in crate::trace) fn new(walk: &'w Walk<'w>, source: &'w Source<'w>) -> DeviceRows<'w> {
-        DeviceRows { walk, source }
-    }
-
+impl Walk<'_> {
     /// Delivers the groups of all devices.
-    pub(in crate::trace) fn deliver_processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
+    pub(in crate::trace) fn device_processes(&self, rows: &mut dyn Rows) -> io::Result<()> {
         let mut described: SortedMap<i32, Cow<'_, DeviceDescription>> = SortedMap::new();
-        for device in self.walk.devices.pairs().flat_map(|(collection, _)| &collection.records.devices) {
+        for device in self.devices.pairs().flat_map(|(collection, _)| &collection.records.devices) {
             described.get_or_insert_with(device.id, || Cow::Borrowed(device));
         }
-        for (collection, linked) in self.walk.devices.pairs() {
+        for (collection, linked) in self.devices.pairs() {
             let on_device = |mark: &&StreamMark| !is_of_cpu(collection, mark);
             let marked = linked.marks.iter().filter(on_device).map(|mark| mark.device);
-            let used = linked.links.work_by_stream().map(|(device, ..)| device).chain(marked);
+            let used = linked.links.streams.lanes().map(|((device, _), _)| device).chain(marked);
             for device in used.chain(linked.counted_devices(collection)) {
                 described.get_or_insert_with(device, || Cow::Owned(DeviceDescription::new(device, "")));
             }
@@ -63,63 +53,53 @@ impl<'w> DeviceRows<'w> {
             known.dedup();
             let name = device.heading.clone().unwrap_or_else(|| known.join(": "));
             let sort_index = device.order.unwrap_or(DEVICES + id);
-            rows.write_process(&ProcessRow { process, name: &name, label, sort_index, at })
+            rows.write_process(&ProcessRow { process, name: &name, label, sort_index, at: self.window.0 })
         })?;
-        if self.walk.devices.pairs().any(|(_, linked)| !linked.overheads.is_empty()) {
+        if self.devices.pairs().any(|(_, linked)| !linked.overheads.is_empty()) {
             let process = activity::Lane::Id(OVERHEAD_GROUP);
-            rows.write_process(&ProcessRow { process, name: "Overhead", label: "", sort_index: OVERHEAD_GROUP, at })?;
+            let (sort_index, at) = (OVERHEAD_GROUP, self.window.0);
+            rows.write_process(&ProcessRow { process, name: "Overhead", label: "", sort_index, at })?;
         }
         Ok(())
     }
 
-    /// Delivers all rows.
-    pub(in crate::trace) fn deliver_all(
-        &self,
-        at: Timestamp,
-        rows: &mut dyn Rows,
-        counts: &mut WalkCounts,
-    ) -> io::Result<()> {
-        let used_rows = &mut UsedRows::new(self.walk);
-        for (collection, linked) in self.walk.devices.pairs() {
+    /// Delivers all rows of devices.
+    pub(in crate::trace) fn device_rows(&self, rows: &mut dyn Rows, counts: &mut WalkCounts) -> io::Result<()> {
+        let used_rows = &mut UsedRows::new(self);
+        for (collection, linked) in self.devices.pairs() {
             for ((device, stream), on) in group_by_stream(linked) {
                 let lanes = self.stream_lanes(device, stream, 0);
-                let mut out = StreamRows {
-                    device_rows: self,
-                    collection,
-                    linked,
-                    device,
-                    stream,
-                    rows,
-                    counts,
-                    lanes,
-                    used_rows,
-                };
+                let mut out =
+                    StreamRows { walk: self, collection, linked, device, stream, rows, counts, lanes, used_rows };
                 out.deliver_activities(&on)?;
                 let is_thread = on.marks.first().is_some_and(|mark| is_of_cpu(collection, mark));
-                if is_thread {
-                    out.threads_names(at)?
-                } else {
-                    out.deliver_names(at)?
-                }
+                let (heading, of_first) = match (out.stream_description(), stream_id(stream)) {
+                    _ if is_thread => (format!("thread {stream} (sync)"), ""),
+                    (Some(described), _) => (described.name.clone(), ""),
+                    (None, -1) => (format!("Device {device}"), ""),
+                    (None, stream) => (format!("stream {stream}"), " "),
+                };
+                let used = out.lanes.used.to_vec();
+                out.deliver_names(&used, &heading, of_first)?;
                 out.deliver_sync_waits(&on)?;
             }
-            linked.counter_samples(collection).try_for_each(|sample| rows.write_activity(&sample.to_activity()))?;
+            linked.counter_rows(collection, self, rows)?;
             self.deliver_overheads(collection, linked, used_rows, rows)?;
         }
-        Ok(())
+        self.device_memory(rows)
     }
 
     /// Delivers allocations and frees on devices, on the rows of their threads.
-    pub(in crate::trace) fn deliver_memory(&self, rows: &mut dyn Rows) -> io::Result<()> {
-        let (process, mut out) = (self.walk.process, MemoryRows::default());
-        self.walk.devices.memory_records(process).try_for_each(|(at, thread, record)| {
-            out.deliver_record(&record, self.source, at, Track::new(process, self.walk.row_id(thread, 0)), rows)
+    fn device_memory(&self, rows: &mut dyn Rows) -> io::Result<()> {
+        let mut out = MemoryRows::default();
+        self.devices.memory_records(self.info.process).try_for_each(|(at, thread, record)| {
+            out.deliver_record(&record, self, at, self.thread_row(thread, 0), rows)
         })
     }
 
     /// Returns the rows of a stream, from `offset` after its own.
     fn stream_lanes(&self, device: i32, stream: u32, offset: i64) -> StreamLanes {
-        StreamLanes::new(i64::from(device), stream_id(stream) + offset, NEXT_ROW, self.walk.resolution_ns())
+        StreamLanes::new(i64::from(device), stream_id(stream) + offset, NEXT_ROW, self.resolution_ns())
     }
 
     /// Delivers the overhead of collectors, in its own group.
@@ -132,49 +112,36 @@ impl<'w> DeviceRows<'w> {
     ) -> io::Result<()> {
         let mut entries: List<_> = linked.overheads.iter().filter_map(|at| collection.records.entry_at(*at)).collect();
         entries.sort_unstable_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end()), entry.at));
-        let mut lanes = StreamLanes::new(OVERHEAD_GROUP, 0, 1, self.walk.resolution_ns());
-        let at = self.walk.window().0;
+        let mut lanes = StreamLanes::new(OVERHEAD_GROUP, 0, 1, self.resolution_ns());
         for entry in entries {
             let (start, end) = collection.entry_times(&entry);
             let (row, place) = lanes.place_slice(start, linked.drawn_end(end), used_rows);
-            let args = WorkArgs {
-                source: self.source,
-                // Without words it has no layout.
-                layout: collection.records.entry_layout(&entry).filter(|_| !entry.words.is_empty()),
-                view: collection.entry_view(&entry, (start, end)),
-                linked: 0,
-                finished: true,
-                clipped: false,
-            };
+            let mut args = EntryArgs::new(self, collection, &entry, (start, end));
+            // Without words it has no layout.
+            args.layout = args.layout.filter(|_| !entry.words.is_empty());
             let (name, track) = (collection.records.names.text(entry.name), Track::new(OVERHEAD_GROUP, row));
             let body = Body::Slice { start: place.start, end: place.end };
             let mut overhead = Activity::new(ActivityType::Overhead, name, track, body);
             overhead.args = &args;
             rows.write_activity(&overhead)?;
         }
-        lanes.rows_in_use().iter().enumerate().try_for_each(|(used, lane)| {
-            let name = format!("{} Overhead{}", collection.name.to_uppercase(), row_suffix(used));
-            let [track, first] = [lane.id, lanes.first_row_id()].map(|id| Track::new(OVERHEAD_GROUP, id));
-            rows.write_thread(&ThreadRow {
-                track,
-                name: &name,
-                sort_index: lane.id,
-                continues: (used > 0).then_some(first),
-                at,
-            })
+        let heading = format!("{} Overhead", collection.name.to_uppercase());
+        let first = Track::new(OVERHEAD_GROUP, lanes.first_row_id());
+        lanes.used.iter().enumerate().try_for_each(|(used, lane)| {
+            self.name_row([Track::new(OVERHEAD_GROUP, lane.id), first], used, &heading, lane.id, rows)
         })
     }
 }
 
 fn group_by_stream(linked: &LinkedCollection) -> SortedMap<(i32, u32), OnStream<'_>> {
     let mut streams: SortedMap<(i32, u32), OnStream<'_>> = SortedMap::new();
-    for (device, stream, work) in linked.links.work_by_stream() {
-        streams.get_or_insert_with((device, stream), OnStream::default).work = work;
+    for (stream, work) in linked.links.streams.lanes() {
+        streams.get_or_insert_with(stream, OnStream::default).work = work;
     }
     for mark in &linked.marks {
         streams.get_or_insert_with((mark.device, mark.stream), OnStream::default).marks.push(*mark);
     }
-    for annotation in linked.links.annotations() {
+    for annotation in &linked.links.annotations {
         let stream = (annotation.device, annotation.stream);
         streams.get_or_insert_with(stream, OnStream::default).annotations.push(annotation);
     }
@@ -220,7 +187,7 @@ fn nested_margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List
 
 /// Writes the rows of one stream.
 struct StreamRows<'o, 'w> {
-    device_rows: &'o DeviceRows<'w>,
+    walk: &'w Walk<'w>,
     collection: &'w Collection,
     linked: &'w LinkedCollection,
     device: i32,
@@ -231,23 +198,16 @@ struct StreamRows<'o, 'w> {
     used_rows: &'o mut UsedRows,
 }
 
-/// The next row of a stream.
-enum NextRow<'t> {
-    Work(Entry<'t>),
-    StreamMark(Entry<'t>),
-    Annotation(DrawnAnnotation<'t>),
-}
-
 impl<'w> StreamRows<'_, 'w> {
     /// Delivers work, waits and annotations, in order of their start, each in the first row in which it nests.
     fn deliver_activities(&mut self, on: &OnStream<'w>) -> io::Result<()> {
         let collection = self.collection;
         let entry = |at: u32| collection.records.entry_at(at);
-        let wants = self.device_rows.walk.own.selected.contains(ActivityType::GpuUserAnnotation);
+        let wants = self.walk.info.config.activities.contains(ActivityType::GpuUserAnnotation);
         let mut work = on.work.iter().filter_map(|handle| entry(handle.0)).peekable();
         let marks = on.marks.iter().filter_map(|mark| entry(mark.at));
         let mut marks = marks.filter(|mark| !is_apart(mark)).peekable();
-        let margins = annotation_margins(&on.annotations, self.device_rows.walk.resolution_ns());
+        let margins = annotation_margins(&on.annotations, self.walk.resolution_ns());
         let drawn = on.annotations.iter().copied().zip(margins);
         let mut annotations = drawn.filter(|_| wants).peekable();
         loop {
@@ -256,25 +216,19 @@ impl<'w> StreamRows<'_, 'w> {
             let at_annotation = annotations.peek().map(|(span, [before, _])| minus_nanos(span.start, *before));
             let first = [at_annotation, at_work, at_mark].into_iter().flatten().min();
             let Some(first) = first else { return Ok(()) };
-            let next = if at_annotation == Some(first) {
-                annotations.next().map(NextRow::Annotation)
+            if at_annotation == Some(first) {
+                annotations.next().map_or(Ok(()), |drawn| self.deliver_annotation(drawn))?;
             } else if at_work == Some(first) {
-                work.next().map(NextRow::Work)
+                work.next().map_or(Ok(()), |entry| self.deliver_work(&entry))?;
             } else {
-                marks.next().map(NextRow::StreamMark)
-            };
-            match next {
-                Some(NextRow::Annotation(drawn)) => self.deliver_annotation(drawn)?,
-                Some(NextRow::Work(entry)) => self.deliver_work(&entry)?,
-                Some(NextRow::StreamMark(entry)) => self.deliver_mark(&entry)?,
-                None => return Ok(()),
+                marks.next().map_or(Ok(()), |entry| self.deliver_mark(&entry))?;
             }
         }
     }
 
     /// Delivers the host's waits for this stream, which have their own rows.
     fn deliver_sync_waits(&mut self, on: &OnStream<'w>) -> io::Result<()> {
-        let mut lanes = self.device_rows.stream_lanes(self.device, self.stream, SYNC_ROW);
+        let mut lanes = self.walk.stream_lanes(self.device, self.stream, SYNC_ROW);
         let records = &self.collection.records;
         for entry in on.marks.iter().filter_map(|mark| records.entry_at(mark.at)) {
             if is_apart(&entry) {
@@ -284,10 +238,7 @@ impl<'w> StreamRows<'_, 'w> {
                 self.deliver_slice(&entry, row, (place.start, place.end), slice, wait)?;
             }
         }
-        lanes.rows_in_use().iter().try_for_each(|lane| {
-            let name = format!("stream {} (sync){}", stream_id(self.stream), row_suffix(lane.nth));
-            self.deliver_name(lane.id, &name, self.device_rows.walk.window().0)
-        })
+        self.deliver_names(&lanes.used, &format!("stream {} (sync)", stream_id(self.stream)), "")
     }
 
     /// Finds a row; returns it with the drawn times.
@@ -330,9 +281,9 @@ impl<'w> StreamRows<'_, 'w> {
     }
 
     /// Returns the slice that waited or recorded an event, and the place where the event was recorded.
-    fn slice_and_wait(&self, entry: &Entry<'_>) -> (u64, Option<LinkedWait>) {
+    fn slice_and_wait(&self, entry: &Entry<'_>) -> (u64, Option<Wait>) {
         let links = &self.linked.links;
-        let wait = links.wait_target(entry.device_or_context(), entry.event_id(), entry.correlation_id());
+        let wait = links.waits.find_target(entry.device_or_context(), entry.event_id(), entry.correlation_id());
         (self.call_of(entry).map_or(0, |call| links.slice_of(&call)), wait)
     }
 
@@ -348,7 +299,7 @@ impl<'w> StreamRows<'_, 'w> {
         let track = Track::new(i64::from(self.device), row);
         let (start, end) = without_margin(start, end);
         let mut words = List::new();
-        let name = self.device_rows.source.slice_name(span.annotation, &mut words);
+        let name = self.walk.slice_name(span.annotation, &mut words);
         let mut activity = Activity::new(ActivityType::GpuUserAnnotation, name, track, Body::Slice { start, end });
         activity.id = CorrelationId(span.annotation);
         self.rows.write_activity(&activity)
@@ -360,24 +311,19 @@ impl<'w> StreamRows<'_, 'w> {
         row: i64,
         (start, end): (Timestamp, Timestamp),
         linked: u64,
-        wait: Option<LinkedWait>,
+        wait: Option<Wait>,
     ) -> io::Result<()> {
         let records = &self.collection.records;
         let device = records.devices.iter().find(|device| device.id == self.device);
-        let mut view = self.collection.entry_view(entry, (start, end));
-        (view.device_id, view.device, view.stream) = (self.device, device, self.stream);
-        view.wait = wait.map(|wait| kineto_devices::Wait { stream: wait.stream, correlation: wait.correlation });
-        let args = WorkArgs {
-            source: self.device_rows.source,
-            layout: records.entry_layout(entry),
-            view,
-            linked: if is_work(entry.kind()) { linked } else { 0 },
-            finished: self.collection.entry_times(entry).1 != NEVER,
-            clipped: self.linked.is_clipped(start),
-        };
+        let mut args = EntryArgs::new(self.walk, self.collection, entry, (start, end));
+        (args.view.device_id, args.view.device, args.view.stream) = (self.device, device, self.stream);
+        args.view.wait = wait;
+        args.linked = if is_work(entry.kind()) { linked } else { 0 };
+        args.marks.finished = self.collection.entry_times(entry).1 != NEVER;
+        args.marks.clipped = self.linked.is_clipped(start);
         let mut words = List::new();
         let name = match (records.names.text(entry.name), entry.work_slice()) {
-            ("", Some(slice)) => self.device_rows.source.slice_name(slice, &mut words),
+            ("", Some(slice)) => self.walk.slice_name(slice, &mut words),
             (name, _) => name,
         };
         let (body, id, linked) = match entry.kind() {
@@ -395,23 +341,15 @@ impl<'w> StreamRows<'_, 'w> {
         self.rows.write_activity(&activity)
     }
 
-    /// Delivers the names of the rows in use.
-    fn deliver_names(&mut self, at: Timestamp) -> io::Result<()> {
-        for DeviceRow { id, nth } in self.lanes.rows_in_use().to_vec() {
-            let name = match (self.stream_description(), stream_id(self.stream)) {
-                (Some(described), _) => format!("{}{}", described.name, row_suffix(nth)),
-                (None, -1) => format!("Device {}{}", self.device, row_suffix(nth)),
-                (None, stream) => format!("stream {stream}{}", if nth == 0 { " ".to_owned() } else { row_suffix(nth) }),
-            };
-            self.deliver_name(id, &name, at)?;
-        }
-        Ok(())
-    }
-
-    /// Delivers the names of rows with waits of a thread.
-    fn threads_names(&mut self, at: Timestamp) -> io::Result<()> {
-        for DeviceRow { id, nth } in self.lanes.rows_in_use().to_vec() {
-            self.deliver_name(id, &format!("thread {} (sync){}", self.stream, row_suffix(nth)), at)?;
+    /// Delivers the names of rows: the heading, and the numbers of further rows.
+    fn deliver_names(&mut self, used: &[DeviceRow], heading: &str, of_first: &str) -> io::Result<()> {
+        let sort_index = self.stream_description().map_or(stream_id(self.stream), |described| described.order);
+        let first = Track::new(i64::from(self.device), self.lanes.first_row_id());
+        let heading_of_first = format!("{heading}{of_first}");
+        for DeviceRow { id, nth } in used {
+            let heading = if *nth == 0 { &heading_of_first } else { heading };
+            let track = Track::new(i64::from(self.device), *id);
+            self.walk.name_row([track, first], *nth, heading, sort_index, self.rows)?;
         }
         Ok(())
     }
@@ -420,14 +358,6 @@ impl<'w> StreamRows<'_, 'w> {
     fn stream_description(&self) -> Option<&'w Stream> {
         let device = self.collection.records.devices.iter().find(|device| device.id == self.device)?;
         device.streams.iter().find(|stream| stream.id == self.stream)
-    }
-
-    fn deliver_name(&mut self, row: i64, name: &str, at: Timestamp) -> io::Result<()> {
-        let track = Track::new(i64::from(self.device), row);
-        let sort_index = self.stream_description().map_or(stream_id(self.stream), |described| described.order);
-        let first = Track::new(i64::from(self.device), self.lanes.first_row_id());
-        let continues = Some(first).filter(|first| *first != track);
-        self.rows.write_thread(&ThreadRow { track, name, sort_index, continues, at })
     }
 }
 
@@ -454,36 +384,43 @@ fn minus_nanos(at: Timestamp, ns: u64) -> Timestamp {
     Timestamp::from_nanos(at.as_nanos().saturating_sub(ns))
 }
 
-/// Returns the suffix of the name of a further row.
-fn row_suffix(row: usize) -> String {
-    if row == 0 { String::new() } else { format!(" ({})", row + 1) }
-}
-
-/// The arguments of work or of an overhead: its own, those of its collective operation, and those of the recording.
-struct WorkArgs<'w> {
-    source: &'w Source<'w>,
+/// The arguments of a record: its own, those of its collective operation, and those of the recording.
+pub(super) struct EntryArgs<'w> {
+    walk: &'w Walk<'w>,
     layout: Option<&'static dyn RecordLayout>,
-    view: RecordView<'w>,
+    pub(super) view: RecordView<'w>,
     /// The slice of work; 0 for none.
     linked: u64,
-    finished: bool,
-    clipped: bool,
+    pub(super) marks: SliceMarks<'w>,
 }
 
-impl Args for WorkArgs<'_> {
+impl<'w> EntryArgs<'w> {
+    /// Returns the arguments of a record that has ended, drawn at these times.
+    pub(super) fn new(
+        walk: &'w Walk<'w>,
+        collection: &'w Collection,
+        entry: &Entry<'w>,
+        times: (Timestamp, Timestamp),
+    ) -> EntryArgs<'w> {
+        EntryArgs {
+            walk,
+            layout: collection.records.entry_layout(entry),
+            view: collection.entry_view(entry, times),
+            linked: 0,
+            marks: SliceMarks { finished: true, ..SliceMarks::default() },
+        }
+    }
+}
+
+impl Args for EntryArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         if let Some(layout) = self.layout {
             layout.visit(&self.view, each);
         }
         if self.linked != 0 {
-            self.source.show_collective(self.linked, each);
+            self.walk.show_collective(self.linked, each);
         }
-        if !self.finished {
-            each("finished", ArgValue::Bool(false));
-        }
-        if self.clipped {
-            each("clipped", ArgValue::Bool(true));
-        }
+        self.marks.visit(each);
     }
 }
 

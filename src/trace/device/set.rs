@@ -1,16 +1,16 @@
 //! What the rest of a trace asks its collectors for.
 
-use super::{HostRecords, LinkedCollection, collector_report};
+use super::{LinkedCollection, collector_report};
 use crate::buffer::Loss;
 use crate::time::{Ticks, Timestamp};
 use crate::trace::memory::MemoryRecord;
 use crate::trace::recorded::Stretch;
+use crate::trace::stats::DeviceCounts;
 use crate::trace::window_set::without_stretch;
 use crate::trace::{Trace, WindowSet};
 use kineto_base::fallible::{Lazy, List};
 use kineto_devices::{Collection, CollectorReport, DeviceDescription};
 use std::borrow::Cow;
-use std::ops::Deref;
 
 /// The records of all collectors. They are linked to the host's on first use.
 #[derive(Debug, Default)]
@@ -81,11 +81,6 @@ impl DeviceRecords {
         0
     }
 
-    /// Returns whether a collector recorded.
-    pub(in crate::trace) fn any_ran(&self) -> bool {
-        self.collections.iter().any(|collection| collection.state.is_ok())
-    }
-
     /// Returns when each collector recorded that ran, by name.
     pub(in crate::trace) fn stretches(&self) -> impl Iterator<Item = (Cow<'static, str>, Vec<Stretch>)> {
         let ran = self.collections.iter().filter(|collection| collection.state.is_ok());
@@ -109,19 +104,6 @@ impl DeviceRecords {
         }
         properties
     }
-
-    /// Returns whether a collector records memory of its devices.
-    pub(in crate::trace) fn have_memory(&self) -> bool {
-        self.collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some()))
-    }
-
-    /// Returns whether a program's report is left out because a collector records that device's memory. Failed allocations
-    /// are only reported by the program.
-    pub(in crate::trace) fn is_replaced(&self, reported: &MemoryRecord) -> bool {
-        let kind = Some(reported.device.kind);
-        let by = |collection: &Collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == kind);
-        !reported.is_out_of_memory && self.collections.iter().any(by)
-    }
 }
 
 impl WindowSet {
@@ -138,35 +120,21 @@ impl WindowSet {
     }
 }
 
-impl Deref for LinkedRecords<'_> {
-    type Target = DeviceRecords;
-
-    fn deref(&self) -> &DeviceRecords {
-        self.devices
-    }
-}
-
 impl Trace {
     /// Returns the records of collectors, linked to the host's.
     pub(in crate::trace) fn devices(&self) -> LinkedRecords<'_> {
-        let inner = &*self.inner;
+        let contents = &*self.inner;
         let link = || {
-            let host = HostRecords {
-                recorded: &inner.recorded,
-                index: self.index(),
-                converter: &inner.converter,
-                wait_events: inner.info.config.gpu.wait_events,
-            };
-            let mut number = 0;
+            let (index, mut number) = (self.index(), 0);
             let mut link = |collection: &Collection| {
-                let linked = LinkedCollection::new(collection, number, &host);
+                let linked = LinkedCollection::new(collection, number, contents, index);
                 number += usize::from(collection.state.is_ok());
-                inner.progress.count_step();
+                contents.found.progress.count_step();
                 linked
             };
-            inner.devices.collections.iter().map(&mut link).collect()
+            contents.devices.collections.iter().map(&mut link).collect()
         };
-        LinkedRecords { devices: &inner.devices, linked: inner.devices.linked.get_or_init(link) }
+        LinkedRecords { devices: &contents.devices, linked: contents.devices.linked.get_or_init(link) }
     }
 }
 
@@ -178,22 +146,49 @@ impl<'t> LinkedRecords<'t> {
 
     /// Reports all losses that linking has found to `add`.
     pub(in crate::trace) fn report_losses(self, mut add: impl FnMut(Loss, u64)) {
-        self.linked.iter().for_each(|linked| linked.report_losses(&mut add));
+        for LinkedCollection { counts, links, .. } in self.linked {
+            add(Loss::OutOfWindow, counts.out_of_window);
+            add(Loss::ImpossibleTimes, counts.impossible);
+            add(Loss::UnfinishedWork, counts.unfinished);
+            add(Loss::TimesBeyondEnd, counts.beyond_end);
+            let counts = &links.counts;
+            add(Loss::LaunchesWithoutWork, counts.launches_without_work);
+            add(Loss::WorkWithoutLaunch, counts.work_without_launch);
+            add(Loss::CorrelationsReused, counts.correlations_reused);
+            add(Loss::LinkedByTime, counts.linked_by_time);
+            add(Loss::LaunchesUnlinked, counts.unlinked);
+            add(Loss::IdsUnknown, counts.ids_unknown);
+            add(Loss::WorkBeforeLaunch, counts.work_before_launch);
+        }
     }
 
     /// Reports assertions that did not hold to `add`, each with the actual condition.
     pub(in crate::trace) fn report_violations(self, mut add: impl FnMut(&str, &str)) {
         for (collection, linked) in self.pairs() {
-            let name = &collection.name;
-            linked.report_losses(|loss, count| {
-                if loss == Loss::TimesBeyondEnd && count > 0 {
-                    add("records are delivered after their end", &format!("{name}: {count} were delivered earlier"));
-                }
-            });
+            let (name, count) = (&collection.name, linked.counts.beyond_end);
+            if count > 0 {
+                add("records are delivered after their end", &format!("{name}: {count} were delivered earlier"));
+            }
             for (_, count) in collection.records.losses.iter().filter(|(loss, _)| *loss == Loss::DeviceRecordsUnread) {
                 add("a collector's records are readable", &format!("{name}: {count} are not"));
             }
         }
+    }
+
+    /// Returns whether a collector records memory of its devices.
+    pub(in crate::trace) fn have_memory(self) -> bool {
+        self.devices
+            .collections
+            .iter()
+            .any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some()))
+    }
+
+    /// Returns whether a program's report is left out because a collector records that device's memory. Failed allocations
+    /// are only reported by the program.
+    pub(in crate::trace) fn is_replaced(self, reported: &MemoryRecord) -> bool {
+        let kind = Some(reported.device.kind);
+        let by = |collection: &Collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == kind);
+        !reported.is_out_of_memory && self.devices.collections.iter().any(by)
     }
 
     /// Returns a report for each collector.
@@ -201,20 +196,17 @@ impl<'t> LinkedRecords<'t> {
         CollectorReport::dedupe_names(self.pairs().map(|(collection, linked)| collector_report(collection, linked)))
     }
 
-    /// Returns the number of kernels, copies and fills.
-    pub(in crate::trace) fn work_count(self) -> u64 {
-        self.linked.iter().map(LinkedCollection::work_count).sum()
-    }
-
-    /// Returns the number of those from before the window.
-    pub(in crate::trace) fn work_before_window(self) -> u64 {
-        let kept: u64 = self.linked.iter().map(LinkedCollection::work_before_window).sum();
-        kept + self.devices.collections.iter().map(|collection| collection.records.evicted_work).sum::<u64>()
-    }
-
-    /// Returns the number of allocations and frees.
-    pub(in crate::trace) fn memory_events(self) -> u64 {
-        self.linked.iter().map(LinkedCollection::memory_events).sum()
+    /// Returns the numbers of records.
+    pub(in crate::trace) fn counts(self) -> DeviceCounts {
+        let mut all = DeviceCounts::default();
+        for (collection, linked) in self.pairs() {
+            all.work += linked.counts.work;
+            all.before_window += linked.counts.before_window + collection.records.evicted_work;
+            all.memory += linked.memory.len() as u64;
+            all.may_overlap |=
+                linked.counts.unfinished > 0 || linked.links.streams.may_overlap || !linked.marks.is_empty();
+        }
+        all
     }
 
     /// Returns allocations and frees: time, thread and record, in order for each collector.
@@ -227,11 +219,7 @@ impl<'t> LinkedRecords<'t> {
 
     /// Returns the threads that made calls.
     pub(in crate::trace) fn calling_threads(self) -> impl Iterator<Item = i64> + 't {
-        self.linked.iter().flat_map(LinkedCollection::calling_threads)
-    }
-
-    /// Returns whether slices of a stream may overlap; only a walk can decide that.
-    pub(in crate::trace) fn may_overlap(self) -> bool {
-        self.linked.iter().any(LinkedCollection::may_overlap)
+        let calls = self.linked.iter().map(|linked| (linked.links.threads.lanes(), &linked.threads));
+        calls.flat_map(|(calls, threads)| calls.map(|(number, _)| threads.thread_id(number)))
     }
 }

@@ -1,10 +1,11 @@
 //! The link's view of the host's spans.
 
-use super::HostRecords;
 use super::threads::DeviceThreads;
 use crate::buffer::{CommittedRecord, Tag};
+use crate::clock::Converter;
 use crate::link;
 use crate::time::Timestamp;
+use crate::trace::index::Index;
 use crate::trace::recorded::Recorded;
 use crate::trace::thread::in_order;
 use kineto_base::fallible::List;
@@ -14,25 +15,23 @@ use std::cell::Cell;
 
 /// The spans and slices that the host recorded.
 pub(super) struct HostSpans<'t> {
-    host: &'t HostRecords<'t>,
-    threads: &'t DeviceThreads,
+    pub(super) recorded: &'t Recorded,
+    pub(super) index: &'t Index,
+    pub(super) converter: &'t Converter,
+    pub(super) threads: &'t DeviceThreads,
     /// The largest error between the times of calls and slices.
-    slack_ns: u64,
+    pub(super) slack_ns: u64,
     /// The slice of the last query, and until when it may have been open.
-    last: Cell<(u64, Option<Timestamp>)>,
+    pub(super) last: Cell<(u64, Option<Timestamp>)>,
 }
 
 impl link::Spans for HostSpans<'_> {
     fn span_of(&self, slice: u64) -> Option<u64> {
-        self.host
-            .recorded
-            .find_record(slice)
-            .filter(|record| record.head.tag == Tag::Slice)
-            .map(|record| record.span_id())
+        self.recorded.find_record(slice).filter(|record| record.head.tag == Tag::Slice).map(|record| record.span_id())
     }
 
     fn is_evicted(&self, slice: u64) -> bool {
-        let (first, last) = self.host.recorded.evicted.ids;
+        let (first, last) = self.recorded.evicted.ids;
         first != 0 && (first..=last).contains(&slice)
     }
 
@@ -46,17 +45,17 @@ impl link::Spans for HostSpans<'_> {
     }
 
     fn parent_of(&self, span: u64) -> u64 {
-        self.host.recorded.find_record(span).and_then(|record| record.parent_id()).unwrap_or(0)
+        self.recorded.find_record(span).and_then(|record| record.parent_id()).unwrap_or(0)
     }
 
     fn annotation_of(&self, span: u64) -> u64 {
-        let Some(definition) = self.host.recorded.find_record(span) else { return 0 };
-        let site = self.host.recorded.sites.get(definition.head.site as usize);
+        let Some(definition) = self.recorded.find_record(span) else { return 0 };
+        let site = self.recorded.sites.get(definition.head.site as usize);
         if site.is_none_or(|site| site.class != ActivityType::UserAnnotation) {
             return 0;
         }
         // On the host, its first slice represents it; that is usually the next record.
-        let first = first_slice(&definition).filter(|slice| self.host.recorded.find_record(*slice).is_some());
+        let first = first_slice(&definition).filter(|slice| self.recorded.find_record(*slice).is_some());
         first.unwrap_or(span)
     }
 
@@ -71,13 +70,9 @@ impl link::Spans for HostSpans<'_> {
 }
 
 impl<'t> HostSpans<'t> {
-    pub(super) fn new(host: &'t HostRecords<'t>, threads: &'t DeviceThreads, slack_ns: u64) -> HostSpans<'t> {
-        HostSpans { host, threads, slack_ns, last: Cell::new((0, None)) }
-    }
-
     /// Returns until when a slice may have been open; `None` if the recording does not contain it.
     fn open_until(&self, slice: u64) -> Option<Timestamp> {
-        let HostRecords { recorded, index, converter, .. } = self.host;
+        let HostSpans { recorded, index, converter, .. } = self;
         let record = recorded.find_record(slice).filter(|record| record.head.tag == Tag::Slice)?;
         if recorded.is_without_pause() && !recorded.disorder {
             return Some(NEVER);
@@ -96,7 +91,7 @@ impl<'t> HostSpans<'t> {
     }
 
     fn innermost_of(&self, thread: i64, mut times: impl Iterator<Item = Timestamp>, answers: &mut List<u64>) {
-        let HostRecords { recorded, index, converter, .. } = self.host;
+        let HostSpans { recorded, index, converter, .. } = self;
         let mut open: List<(Timestamp, u64)> = List::new();
         let mut next = times.next();
         // The callback never fails.

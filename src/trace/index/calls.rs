@@ -36,29 +36,12 @@ pub(super) struct CloseFinder {
     current: LaneSlices,
     /// Those of other lanes.
     others: Map<u64, LaneSlices>,
-    found: FoundCloses,
-}
-
-/// What the closes of a trace show.
-#[derive(Debug, Default)]
-pub(super) struct FoundCloses {
     /// Spans that a thread closed directly after an exit, and the time of that.
     exits: Map<u64, Ticks>,
-    /// Closing enters without own contents, inner ones first.
-    empty: List<Closing>,
+    /// Closing enters that contain only others of their kind, with their lanes; inner ones first.
+    empty: List<(u64, EnteredSlice)>,
     /// Slices inside another slice of their span, in order of their threads.
     pub(super) reentered: List<u64>,
-}
-
-/// A closing enter that contains only others of its kind.
-#[derive(Debug)]
-struct Closing {
-    lane: u64,
-    slice: u64,
-    span: u64,
-    start: Ticks,
-    end: Ticks,
-    inside: List<u64>,
 }
 
 /// The slices of a lane, as far as they were read.
@@ -94,7 +77,7 @@ impl CloseFinder {
         match record.head.tag {
             Tag::Slice => {
                 if self.current.enter(record, ends) {
-                    self.found.reentered.push(record.id());
+                    self.reentered.push(record.id());
                 }
             }
             Tag::Lane => self.enter_lane(a),
@@ -139,20 +122,56 @@ impl CloseFinder {
         }
         let exited = exited.filter(|exited| exited.span == span);
         // Without an own exit, a child exited last: its exit counts as later than all of the span.
-        self.found.exits.insert(span, exited.as_ref().map_or(Ticks(u64::MAX), |exited| exited.end));
+        self.exits.insert(span, exited.as_ref().map_or(Ticks(u64::MAX), |exited| exited.end));
         let Some(closing) = exited else { return };
         if closing.contents == 0 && closing.start.0 != 0 {
             if let Some(around) = self.current.open.last_mut() {
                 around.contents -= 1;
                 around.inside.push(closing.slice);
             }
-            let EnteredSlice { slice, start, end, inside, .. } = closing;
-            self.found.empty.push(Closing { lane: self.lane, slice, span, start, end, inside });
+            self.empty.push((self.lane, closing));
         }
     }
 
-    pub(super) fn finish(self) -> FoundCloses {
-        self.found
+    /// Decides for each span that was entered more than once whether it is one call.
+    pub(super) fn decide_calls(&self, recorded: &Recorded, index: &mut Index) {
+        let mut tracks = std::mem::take(&mut index.tracks);
+        let (mut of_one_call, mut shared): (List<u64>, Set<u64>) = Default::default();
+        for (span, track) in tracks.iter() {
+            let field = call_field(recorded, *span, track);
+            // Another thread may have exited it later.
+            let is_closing = self.exits.get(span).is_some_and(|exit| *exit >= track.last);
+            if field.unwrap_or(track.is_direct || is_closing) {
+                of_one_call.push(*span);
+            }
+            if field.is_none() && !track.is_direct && is_closing && track.is_on_several_threads {
+                shared.insert(*span);
+            }
+        }
+        let shared = entered_by_two_at_once(recorded, index, &shared);
+        for span in of_one_call.iter().filter(|span| !shared.contains(span)) {
+            if let Some(track) = tracks.get_mut(span) {
+                track.is_one_call = true;
+            }
+        }
+        index.tracks = tracks;
+    }
+
+    /// Returns the closing enters that are not drawn unless a call was made in them, in order.
+    pub(super) fn find_omissible(self, recorded: &Recorded, index: &Index, converter: &Converter) -> List<Omissible> {
+        let (mut slices, mut found): (Set<u64>, List<Omissible>) = Default::default();
+        for (lane, closing) in self.empty {
+            let (start, end) = converter.slice_times(closing.start, closing.end);
+            let is_short = end.since(start) < LONGEST_NS && closing.inside.iter().all(|slice| slices.contains(slice));
+            let is_omissible = |track: &&Track| is_short && track.is_one_call && closing.end >= track.last;
+            let Some(track) = index.tracks.get(&closing.span).filter(is_omissible) else { continue };
+            slices.insert(closing.slice);
+            let lane = recorded.lanes.binary_search_by_key(&lane, |lane| lane.number).ok();
+            let thread = lane.and_then(|lane| recorded.lanes.get(lane)).map_or(0, |lane| lane.thread);
+            found.push(Omissible { slice: closing.slice, site: track.site, thread, start, end });
+        }
+        sort_in_place_by_key(&mut found, |omissible| omissible.slice);
+        found
     }
 }
 
@@ -216,49 +235,6 @@ impl LaneSlices {
 impl EnteredSlice {
     fn end_ticks(&self, ends: &Map<u64, Ticks>) -> Option<Ticks> {
         if self.end.0 != 0 { Some(self.end) } else { ends.get(&self.slice).copied() }
-    }
-}
-
-impl FoundCloses {
-    /// Decides for each span that was entered more than once whether it is one call.
-    pub(super) fn decide_calls(&self, recorded: &Recorded, index: &mut Index) {
-        let mut tracks = std::mem::take(&mut index.tracks);
-        let (mut of_one_call, mut shared): (List<u64>, Set<u64>) = Default::default();
-        for (span, track) in tracks.iter() {
-            let field = call_field(recorded, *span, track);
-            // Another thread may have exited it later.
-            let is_closing = self.exits.get(span).is_some_and(|exit| *exit >= track.last);
-            if field.unwrap_or(track.is_direct || is_closing) {
-                of_one_call.push(*span);
-            }
-            if field.is_none() && !track.is_direct && is_closing && track.is_on_several_threads {
-                shared.insert(*span);
-            }
-        }
-        let shared = entered_by_two_at_once(recorded, index, &shared);
-        for span in of_one_call.iter().filter(|span| !shared.contains(span)) {
-            if let Some(track) = tracks.get_mut(span) {
-                track.is_one_call = true;
-            }
-        }
-        index.tracks = tracks;
-    }
-
-    /// Returns the closing enters that are not drawn unless a call was made in them, in order.
-    pub(super) fn find_omissible(self, recorded: &Recorded, index: &Index, converter: &Converter) -> List<Omissible> {
-        let (mut slices, mut found): (Set<u64>, List<Omissible>) = Default::default();
-        for closing in self.empty {
-            let (start, end) = converter.slice_times(closing.start, closing.end);
-            let is_short = end.since(start) < LONGEST_NS && closing.inside.iter().all(|slice| slices.contains(slice));
-            let is_omissible = |track: &&Track| is_short && track.is_one_call && closing.end >= track.last;
-            let Some(track) = index.tracks.get(&closing.span).filter(is_omissible) else { continue };
-            slices.insert(closing.slice);
-            let lane = recorded.lanes.binary_search_by_key(&closing.lane, |lane| lane.number).ok();
-            let thread = lane.and_then(|lane| recorded.lanes.get(lane)).map_or(0, |lane| lane.thread);
-            found.push(Omissible { slice: closing.slice, site: track.site, thread, start, end });
-        }
-        sort_in_place_by_key(&mut found, |omissible| omissible.slice);
-        found
     }
 }
 

@@ -202,8 +202,7 @@ impl Index {
     }
 
     /// Finds which spans are one call, and the enters that are not drawn.
-    fn find_calls(&mut self, finder: CloseFinder, recorded: &Recorded, converter: &Converter, how: AsyncSpans) {
-        let mut found = finder.finish();
+    fn find_calls(&mut self, mut found: CloseFinder, recorded: &Recorded, converter: &Converter, how: AsyncSpans) {
         self.reentered = std::mem::take(&mut found.reentered);
         self.reentered.sort_unstable();
         found.decide_calls(recorded, self);
@@ -291,21 +290,26 @@ impl Index {
         }
     }
 
+    /// Returns the end of a slice, in its own record or in another one.
+    fn end_of(&self, slice: &CommittedRecord<'_>) -> Option<Ticks> {
+        let end = slice.words[1];
+        if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() }
+    }
+
     /// Returns a slice's start and end, and whether it ended in its window.
     #[inline]
     pub(crate) fn slice_times(&self, window: &Window, slice: &CommittedRecord<'_>) -> (Ticks, Ticks, bool) {
-        let [start, end, _] = slice.words;
+        let start = Ticks(slice.words[0]);
         let start = match () {
             () if is_clipped(Some(window), slice) => window.start,
             // It nests in those that are clipped.
-            () if slice.is_new() => Ticks(start).max(window.start),
-            () => Ticks(start),
+            () if slice.is_new() => start.max(window.start),
+            () => start,
         };
         if self.unfinished.binary_search(&slice.id()).is_ok() {
             return (start, window.end.max(start), false);
         }
-        let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() };
-        (start, end.unwrap_or(window.end).max(start), true)
+        (start, self.end_of(slice).unwrap_or(window.end).max(start), true)
     }
 
     /// Returns whether a part of a record lies in the window; a record without a time always does. Data that became known
@@ -314,10 +318,7 @@ impl Index {
         let [from, until, _] = record.words;
         let begins_before = |at| at < window.start && !record.is_new();
         match record.head.tag {
-            Tag::Slice => {
-                let end = if until != 0 { Some(Ticks(until)) } else { self.ends.get(&record.id()).copied() };
-                Ticks(from) <= window.end && !begins_before(end.unwrap_or(window.uncut_end))
-            }
+            Tag::Slice => Ticks(from) <= window.end && !begins_before(self.end_of(record).unwrap_or(window.uncut_end)),
             Tag::Instant | Tag::Counter | Tag::Memory => Ticks(from) <= window.end && !begins_before(Ticks(from)),
             Tag::End | Tag::Values | Tag::Close => Ticks(until) <= window.end,
             _ => true,
@@ -331,14 +332,11 @@ impl Index {
 
     /// Returns whether a slice or an event lies where others are missing.
     fn is_in_gap(&self, recorded: &Recorded, record: &CommittedRecord<'_>) -> bool {
-        let [start, end, _] = record.words;
+        let start = Ticks(record.words[0]);
         match record.head.tag {
             _ if recorded.gaps.is_empty() => false,
-            Tag::Slice => {
-                let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&record.id()).copied() };
-                end.is_some_and(|end| recorded.is_in_gap(Ticks(start), end))
-            }
-            Tag::Instant | Tag::Counter | Tag::Memory => recorded.is_in_gap(Ticks(start), Ticks(start)),
+            Tag::Slice => self.end_of(record).is_some_and(|end| recorded.is_in_gap(start, end)),
+            Tag::Instant | Tag::Counter | Tag::Memory => recorded.is_in_gap(start, start),
             _ => false,
         }
     }
@@ -474,7 +472,7 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u6
             let is_last = of_span.len() == 1
                 || recorded.find_record(*id).is_some_and(|record| {
                     recorded.read_payload(&record, &mut words);
-                    let key = |value: Value<'_>| (record.head.site, value.field, LateKind::from_datum(value.datum));
+                    let key = |value: Value<'_>| (record.head.site, value.field, category_text(value.datum));
                     // Each value is noted, so this does not stop at the first new one.
                     decode_values(&words).fold(false, |is_new, value| seen.insert(key(value)) | is_new)
                 });
@@ -488,23 +486,10 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u6
     kept
 }
 
-/// The kinds of late values; only a later value of the same kind replaces one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum LateKind {
-    Value,
-    Text,
-    Category,
-}
-
-impl LateKind {
-    fn from_datum(datum: Datum<'_>) -> LateKind {
-        let is_category = |text| str::from_utf8(text).is_ok_and(|text| Category::from_name(text).is_some());
-        match datum {
-            Datum::Text(text) if is_category(text) => LateKind::Category,
-            Datum::Text(_) => LateKind::Text,
-            _ => LateKind::Value,
-        }
-    }
+/// Returns whether a text is a memory category; `None` for other values. Only a later value of the same kind replaces one.
+fn category_text(datum: Datum<'_>) -> Option<bool> {
+    let Datum::Text(text) = datum else { return None };
+    Some(str::from_utf8(text).is_ok_and(|text| Category::from_name(text).is_some()))
 }
 
 /// Returns how many values of a counter are not finite numbers.

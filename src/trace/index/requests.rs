@@ -1,9 +1,9 @@
 //! Groups async spans into requests, and decides which of them share a track.
 
 use super::{Index, Track};
-use crate::clock::Converter;
 use crate::config::AsyncSpans;
 use crate::time::Timestamp;
+use crate::trace::TraceContents;
 use crate::trace::recorded::Recorded;
 use kineto_base::fallible::{List, Map};
 use kineto_base::sorting::sort_in_place_by_key;
@@ -47,13 +47,9 @@ const CACHED: usize = 64;
 const MOST_ANCESTORS: usize = 1 << 20;
 
 impl Requests {
-    pub(in crate::trace) fn new(
-        recorded: &Recorded,
-        index: &Index,
-        converter: &Converter,
-        how: AsyncSpans,
-    ) -> Requests {
-        let has_track = |track: &Track| match how {
+    pub(in crate::trace) fn new(contents: &TraceContents, index: &Index) -> Requests {
+        let TraceContents { recorded, converter, info, .. } = contents;
+        let has_track = |track: &Track| match info.config.async_spans {
             AsyncSpans::PerPoll => false,
             // A future that was polled once is entered a second time to be dropped.
             AsyncSpans::Auto => track.is_one_call && track.enters > if track.is_closed { 2 } else { 1 },

@@ -2,7 +2,7 @@
 
 mod timeline;
 
-use super::thread::args::Source;
+use super::walk::Walk;
 use crate::buffer::{CommittedRecord, MemoryTag, flag};
 use crate::memory::{CATEGORY_FIELD, Category, Device};
 use crate::time::{Ticks, Timestamp};
@@ -47,30 +47,33 @@ impl MemoryRecord {
     }
 }
 
-/// Finds the category of memory: that of the scope, else of the innermost span that sets one.
+/// Delivers the rows of allocators' reports.
 #[derive(Debug, Default)]
-pub(super) struct Categories {
+pub(super) struct MemoryRows {
     /// For each callsite, the field of the category; empty if no callsite has one.
     fields: Option<List<Option<usize>>>,
     /// The slice of the last query, and its category: successive allocations are often in the same slice.
     last: (u64, Category),
+    /// The counters of the devices seen so far.
+    counters: Vec<(Device, [String; 2])>,
 }
 
-impl Categories {
-    pub(super) fn category_of(&mut self, record: &MemoryRecord, source: &Source<'_>) -> Category {
+impl MemoryRows {
+    /// Finds the category of memory: that of the scope, else of the innermost span that sets one.
+    pub(super) fn category_of(&mut self, record: &MemoryRecord, walk: &Walk<'_>) -> Category {
         if record.category != Category::Unknown {
             return record.category;
         }
         if self.last.0 != record.slice {
-            self.last = (record.slice, self.of_spans(record.slice, source));
+            self.last = (record.slice, self.of_spans(record.slice, walk));
         }
         self.last.1
     }
 
-    fn of_spans(&mut self, slice: u64, source: &Source<'_>) -> Category {
+    fn of_spans(&mut self, slice: u64, walk: &Walk<'_>) -> Category {
         let fields = self.fields.get_or_insert_with(|| {
             let mut all = List::new();
-            for site in &source.recorded.sites {
+            for site in &walk.recorded.sites {
                 all.push(site.field_index(CATEGORY_FIELD));
             }
             if all.iter().any(Option::is_some) { all } else { List::new() }
@@ -79,14 +82,14 @@ impl Categories {
             return Category::Unknown;
         }
         let mut words = List::new();
-        let span = source.recorded.find_record(slice).map_or(0, |slice| slice.span_id());
-        for made in source.recorded.definitions_up_from(span) {
+        let span = walk.recorded.find_record(slice).map_or(0, |slice| slice.span_id());
+        for made in walk.recorded.definitions_up_from(span) {
             let field = fields.get(made.head.site as usize).copied().flatten();
             let mut category_in = |record: &CommittedRecord<'_>| {
-                source.field_text(record, &mut words, field?).and_then(|text| text.parse().ok())
+                walk.field_text(record, &mut words, field?).and_then(|text| text.parse().ok())
             };
-            for later in source.index.values.paired_with(made.id()).rev() {
-                if let Some(category) = source.recorded.find_record(later).and_then(|record| category_in(&record)) {
+            for later in walk.index.values.paired_with(made.id()).rev() {
+                if let Some(category) = walk.recorded.find_record(later).and_then(|record| category_in(&record)) {
                     return category;
                 }
             }
@@ -96,27 +99,17 @@ impl Categories {
         }
         Category::Unknown
     }
-}
 
-/// Delivers the rows of allocators' reports.
-#[derive(Debug, Default)]
-pub(super) struct MemoryRows {
-    categories: Categories,
-    /// The counters of the devices seen so far.
-    counters: Vec<(Device, [String; 2])>,
-}
-
-impl MemoryRows {
     /// Delivers the instant, and the new values of the device's counters.
     pub(super) fn deliver_record(
         &mut self,
         record: &MemoryRecord,
-        source: &Source<'_>,
+        walk: &Walk<'_>,
         at: Timestamp,
         track: Track<'_>,
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
-        let args = MemoryArgs { record, category: self.categories.category_of(record, source) };
+        let args = MemoryArgs { record, category: self.category_of(record, walk) };
         let name = if record.is_out_of_memory { "[OutOfMemory]" } else { "[memory]" };
         let mut instant = Activity::new(ActivityType::CpuInstantEvent, name, track, Body::Instant { at });
         (instant.linked, instant.args) = (CorrelationId(record.slice), &args);

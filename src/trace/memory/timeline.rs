@@ -1,6 +1,6 @@
 //! The contents of a device's memory over time: PyTorch's memory timeline.
 
-use super::{Categories, MemoryRecord};
+use super::{MemoryRecord, MemoryRows};
 use crate::buffer::Tag;
 use crate::memory::{Category, Device, MemoryAction, MemoryRow, MemoryTimeline};
 use crate::time::Timestamp;
@@ -58,25 +58,23 @@ impl Trace {
 
     /// Calls `each` with the time, the record and the category of each allocation and free.
     fn memory_records(&self, each: &mut dyn FnMut(Timestamp, &MemoryRecord, Category)) {
-        let walk = self.walk();
-        let sites = walk.site_rows();
-        let (source, mut categories) = (walk.source(&sites), Categories::default());
+        let (walk, mut memory) = (self.walk(), MemoryRows::default());
         for run in &self.index().runs {
             let records = self.inner.recorded.records_of_run(*run).filter(|record| record.head.tag == Tag::Memory);
             for (time, record) in records.map(|record| MemoryRecord::from_record(&record)) {
                 if !walk.devices.is_replaced(&record) {
-                    each(walk.converter.timestamp_of(time), &record, categories.category_of(&record, &source));
+                    each(walk.converter.timestamp_of(time), &record, memory.category_of(&record, &walk));
                 }
             }
         }
-        for (at, _, record) in walk.devices.memory_records(walk.process) {
-            each(at, &record, categories.category_of(&record, &source));
+        for (at, _, record) in walk.devices.memory_records(walk.info.process) {
+            each(at, &record, memory.category_of(&record, &walk));
         }
     }
 
     /// Returns the number of allocators' reports that are left out because collectors recorded the same memory.
     pub(in crate::trace) fn memory_replaced(&self) -> u64 {
-        let devices = &self.inner.devices;
+        let devices = self.devices();
         if !devices.have_memory() {
             return 0;
         }

@@ -22,15 +22,15 @@ pub(in crate::trace) const SCOPE_NAME: &str = "record_scope";
 pub(super) struct ForwardOperations {
     found: List<Operation>,
     /// The previous operation, if the next one may share its node.
-    enclosing: Option<Operation>,
-    shared: List<(u64, Node)>,
+    pub(super) enclosing: Option<Operation>,
+    additions: List<Addition>,
     /// The highest id of an existing arrow.
     highest: u64,
 }
 
 /// An operation with a sequence number.
 #[derive(Clone, Copy, Debug)]
-struct Operation {
+pub(super) struct Operation {
     /// Its index among the rows of the walk.
     row: u64,
     process: i64,
@@ -50,7 +50,7 @@ pub(super) struct Node {
 
 /// The additions to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Addition {
+pub(in crate::trace) struct Addition {
     pub(super) row: u64,
     pub(super) flow: Option<Flow>,
     /// The sequence number that it inherits from the operation directly around or inside it.
@@ -68,11 +68,6 @@ struct GraphArgs {
 }
 
 impl ForwardOperations {
-    /// Skips an operation that has no sequence number and shares none.
-    pub(super) fn skip_operation(&mut self) {
-        self.enclosing = None;
-    }
-
     /// Adds a row; those of a thread arrive in order of their start.
     pub(super) fn add_row(&mut self, row: u64, activity: &Activity<'_>) {
         if let Some(Flow { kind: FlowKind::ForwardBackward, id, .. }) = activity.flow {
@@ -97,11 +92,11 @@ impl ForwardOperations {
                 (Some(node), None) => {
                     around.node = this.node;
                     self.found.push(around);
-                    self.shared.push((around.row, node));
+                    self.additions.push(Addition { row: around.row, flow: None, node: Some(node) });
                 }
                 (None, Some(node)) => {
                     this.node = around.node;
-                    self.shared.push((row, node));
+                    self.additions.push(Addition { row, flow: None, node: Some(node) });
                 }
                 _ => {}
             }
@@ -124,7 +119,7 @@ impl ForwardOperations {
         sort_in_place_by_key(&mut self.found, |one| (one.end, Reverse(one.row)));
         // By process, thread and number: the start and the row.
         let mut forward: Map<(i64, i64, i64), (Timestamp, u64)> = Map::default();
-        let mut additions: List<Addition> = List::new();
+        let mut additions = self.additions;
         let mut id = self.highest;
         for one in &self.found {
             let Some(node) = one.node else { continue };
@@ -142,9 +137,6 @@ impl ForwardOperations {
                     *latest = (one.start, one.row);
                 }
             }
-        }
-        for (row, node) in &self.shared {
-            additions.push(Addition { row: *row, flow: None, node: Some(*node) });
         }
         sort_in_place_by_key(&mut additions, |addition| addition.row);
         additions.dedup_by(|next, kept| {

@@ -17,7 +17,7 @@ use std::io;
 #[derive(Debug, Default)]
 pub(super) struct Related {
     /// In the order of the rows.
-    additions: List<Addition>,
+    pub(super) additions: List<Addition>,
     pub(super) groups: Groups,
 }
 
@@ -29,27 +29,18 @@ pub(super) struct Finder {
     groups: Groups,
 }
 
-/// Forwards rows with the additions, and reports progress.
+/// Forwards rows, which must arrive in the order of the walk, with the additions.
 pub(super) struct WithRelated<'r> {
-    rows: &'r mut dyn Rows,
-    row: u64,
-    left: &'r [Addition],
+    pub(super) rows: &'r mut dyn Rows,
+    /// The number of rows that were forwarded.
+    pub(super) row: u64,
+    pub(super) left: &'r [Addition],
 }
 
 /// The arguments of a row, and those that it shares with others.
 struct RelatedOperations<'s> {
     args: &'s dyn Args,
     addition: &'s Addition,
-}
-
-impl Related {
-    /// Forwards rows to `rows`, which must arrive in the order of the walk; returns `rows` if there is nothing to add.
-    pub(super) fn wrap_rows<'r>(&'r self, rows: &'r mut dyn Rows) -> Result<WithRelated<'r>, &'r mut dyn Rows> {
-        match &self.additions[..] {
-            [] => Err(rows),
-            left => Ok(WithRelated { rows, row: 0, left }),
-        }
-    }
 }
 
 impl Finder {
@@ -77,7 +68,8 @@ impl Rows for Finder {
         if site.keys.has_argument(SEQUENCE) || says_scope || slice.name.unwrap_or(&site.name).starts_with(EVALUATE) {
             self.operations.add_row(self.row, &slice.to_activity());
         } else if is_operation(site.kind) {
-            self.operations.skip_operation();
+            // It has no sequence number and shares none.
+            self.operations.enclosing = None;
         }
         self.row += 1;
         Ok(())
@@ -93,9 +85,9 @@ impl Rows for Finder {
     }
 }
 
-impl WithRelated<'_> {
+impl<'r> WithRelated<'r> {
     /// Returns the addition to the next row.
-    fn next_addition(&mut self) -> Option<&Addition> {
+    fn next_addition(&mut self) -> Option<&'r Addition> {
         let row = self.row;
         self.row += 1;
         let (first, left) = self.left.split_first().filter(|(first, _)| first.row == row)?;
@@ -109,22 +101,22 @@ impl Rows for WithRelated<'_> {
         Some(self.rows)
     }
     fn write_slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        match self.next_addition().copied() {
+        match self.next_addition() {
             None => self.rows.write_slice(slice),
-            Some(addition) => deliver_with_addition(self.rows, &addition, slice.to_activity()),
+            Some(addition) => deliver_with_addition(self.rows, addition, slice.to_activity()),
         }
     }
     fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        match self.next_addition().copied() {
+        match self.next_addition() {
             None => self.rows.write_activity(activity),
-            Some(addition) => deliver_with_addition(self.rows, &addition, *activity),
+            Some(addition) => deliver_with_addition(self.rows, addition, *activity),
         }
     }
 }
 
 fn deliver_with_addition(rows: &mut dyn Rows, addition: &Addition, activity: Activity<'_>) -> io::Result<()> {
-    let args = RelatedOperations { args: activity.args, addition };
     let mut activity = activity;
+    let args = RelatedOperations { args: activity.args, addition };
     (activity.flow, activity.args) = (addition.flow.or(activity.flow), &args);
     rows.write_activity(&activity)
 }

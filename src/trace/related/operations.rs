@@ -2,24 +2,17 @@
 
 use super::backward::{FORWARD_THREAD, SCOPE, is_of_backward, is_operation};
 use crate::text::joined;
-use crate::trace::thread::args::Source;
+use crate::trace::walk::Walk;
 use kineto_base::fallible::List;
 use kineto_model::activity::{ArgValue, Args};
 use kineto_model::rows::{Rows, SiteRow, SliceRow, SpanArgs};
 use std::io;
 use std::rc::Rc;
 
-/// Which of the two options are enabled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::trace) struct OperationOptions {
-    pub(in crate::trace) modules: bool,
-    pub(in crate::trace) overloads: bool,
-}
-
 /// Forwards rows, with additions to operations.
 pub(in crate::trace) struct WithOperations<'r> {
     rows: &'r mut dyn Rows,
-    source: &'r Source<'r>,
+    walk: &'r Walk<'r>,
     sites: List<OperationFields>,
     has_modules: bool,
     /// The last parent, and the modules from the root to it.
@@ -44,20 +37,17 @@ const MODULES: &str = "Module Hierarchy";
 
 impl<'r> WithOperations<'r> {
     /// Forwards rows to `rows`.
-    pub(in crate::trace) fn new(
-        wanted: OperationOptions,
-        source: &'r Source<'r>,
-        rows: &'r mut dyn Rows,
-    ) -> WithOperations<'r> {
+    pub(in crate::trace) fn new(walk: &'r Walk<'r>, rows: &'r mut dyn Rows) -> WithOperations<'r> {
+        let config = &walk.info.config;
         let fields = |site: &SiteRow| OperationFields {
-            module: site.keys.field_index("module").filter(|_| wanted.modules),
-            overload: site.keys.field_index("overload_name").filter(|_| wanted.overloads),
+            module: site.keys.field_index("module").filter(|_| config.flags.with_modules),
+            overload: site.keys.field_index("overload_name").filter(|_| config.overload_names),
             may_decline: site.scope.is_some()
                 || [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.has_argument(key)),
         };
-        let sites: List<OperationFields> = source.sites.iter().map(fields).collect();
+        let sites: List<OperationFields> = walk.sites.iter().map(fields).collect();
         let has_modules = sites.iter().any(|site| site.module.is_some());
-        WithOperations { rows, source, sites, has_modules, last: (0, "".into()) }
+        WithOperations { rows, walk, sites, has_modules, last: (0, "".into()) }
     }
 
     /// Returns the modules that the spans below `parent` are in.
@@ -67,10 +57,10 @@ impl<'r> WithOperations<'r> {
         }
         let mut names: Vec<String> = Vec::new();
         let mut words = List::new();
-        for record in self.source.recorded.definitions_up_from(parent) {
+        for record in self.walk.recorded.definitions_up_from(parent) {
             let site = record.head.site;
             if let Some(field) = self.sites.get(site as usize).and_then(|site| site.module)
-                && let Some(name) = self.source.span_text(record.id(), site, field, &mut words)
+                && let Some(name) = self.walk.span_text(record.id(), site, field, &mut words)
             {
                 names.push(name.to_owned());
             }
@@ -83,7 +73,7 @@ impl<'r> WithOperations<'r> {
     fn overload_name(&self, span: u64, site: &SiteRow) -> Option<String> {
         let field = self.sites.get(site.number)?.overload?;
         let mut words = List::new();
-        let overload = self.source.span_text(span, u32::try_from(site.number).ok()?, field, &mut words);
+        let overload = self.walk.span_text(span, u32::try_from(site.number).ok()?, field, &mut words);
         overload.filter(|overload| !overload.is_empty()).map(str::to_owned)
     }
 }

@@ -3,26 +3,15 @@
 use crate::buffer::{CommittedRecord, Tag};
 use crate::fields::{Datum, Value, Word, decode_values};
 use crate::trace::index::Index;
-use crate::trace::recorded::Recorded;
+use crate::trace::walk::Walk;
 use kineto_base::fallible::List;
 use kineto_model::activity::{ArgValue, Args};
 use kineto_model::keys::WrittenFields;
 use kineto_model::rows::SiteRow;
-use std::cell::RefCell;
-
-/// The source of the arguments of all rows of a trace.
-pub(crate) struct Source<'t> {
-    pub(crate) recorded: &'t Recorded,
-    pub(crate) index: &'t Index,
-    pub(crate) sites: &'t [SiteRow],
-    /// Buffers for payloads; two, because a value may be compared with later ones.
-    pub(crate) words: RefCell<List<Word>>,
-    pub(crate) later: RefCell<List<Word>>,
-}
 
 /// The arguments that a program gives a span: its fields, and the error that happened in a slice.
 pub(crate) struct FieldArgs<'t> {
-    pub(crate) source: &'t Source<'t>,
+    pub(crate) walk: &'t Walk<'t>,
     pub(crate) site: u32,
     pub(crate) span: u64,
     /// The span's own record, if it has one.
@@ -33,14 +22,14 @@ pub(crate) struct FieldArgs<'t> {
 
 /// The arguments of an event: its fields.
 pub(crate) struct EventArgs<'t> {
-    pub(crate) source: &'t Source<'t>,
+    pub(crate) walk: &'t Walk<'t>,
     pub(crate) record: CommittedRecord<'t>,
     pub(crate) span: u64,
     /// Whether to show only values that a counter can show.
     pub(crate) numbers_only: bool,
 }
 
-impl<'t> Source<'t> {
+impl Walk<'_> {
     /// Returns the text of that field in a record.
     pub(crate) fn field_text<'b>(
         &self,
@@ -110,7 +99,7 @@ impl<'t> Source<'t> {
             return;
         };
         let Some(site) = self.recorded.sites.get(record.head.site as usize) else { return };
-        let mut words = self.later.take();
+        let mut words = List::new();
         self.recorded.read_payload(&record, &mut words);
         // `#[instrument(err)]` puts the error into the field `error`; hand-written events use the message.
         let wanted = ["error", "message"].map(|name| site.field_index(name));
@@ -120,31 +109,30 @@ impl<'t> Source<'t> {
             Some(value) => each("error", value.datum.into()),
             None => each("error", ArgValue::Str(&site.name)),
         }
-        self.later.replace(words);
     }
 }
 
 impl Args for FieldArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        if self.slice == 0 || self.source.index.errors.is_empty() {
-            return self.source.show_fields(self, each);
+        if self.slice == 0 || self.walk.index.errors.is_empty() {
+            return self.walk.show_fields(self, each);
         }
         let mut has_error = false;
-        self.source.show_fields(self, &mut |key, value| {
+        self.walk.show_fields(self, &mut |key, value| {
             has_error |= key == "error";
             each(key, value);
         });
         if !has_error {
-            self.source.show_error(self.slice, each);
+            self.walk.show_error(self.slice, each);
         }
     }
 }
 
 impl Args for EventArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(site) = self.source.sites.get(self.record.head.site as usize) else { return };
-        let mut words = self.source.words.take();
-        self.source.recorded.read_payload(&self.record, &mut words);
+        let Some(site) = self.walk.sites.get(self.record.head.site as usize) else { return };
+        let mut words = self.walk.words.take();
+        self.walk.recorded.read_payload(&self.record, &mut words);
         for value in decode_values(&words) {
             match value.datum {
                 Datum::Bool(on) if self.numbers_only => {
@@ -154,12 +142,12 @@ impl Args for EventArgs<'_> {
                 _ => site.keys.visit_value(value, each),
             }
         }
-        self.source.words.replace(words);
+        self.walk.words.replace(words);
         if !self.numbers_only {
             if self.span != 0 {
                 each("span id", ArgValue::U64(self.span));
             }
-            if let Some(site) = self.source.recorded.sites.get(self.record.head.site as usize) {
+            if let Some(site) = self.walk.recorded.sites.get(self.record.head.site as usize) {
                 each("level", ArgValue::Str(&site.level));
             }
             site.visit(each);

@@ -57,7 +57,7 @@ impl<'t> ExtraArgs<'t> {
         }
         self.call_stack.clear();
         if !self.addresses.is_empty() && has_place(keys, fields) {
-            walk.symbols.write_stack(&self.addresses, &mut self.call_stack);
+            walk.info.symbols.write_stack(&self.addresses, &mut self.call_stack);
         }
         self.counts.clear();
         self.share = None;
@@ -67,7 +67,7 @@ impl<'t> ExtraArgs<'t> {
             self.at_exit.extend(at_exit.payload_words());
             let (share, counts) = scaled_counts(&self.at_enter, &self.at_exit);
             self.share = share.filter(|_| !keys.has_key(SHARE));
-            let counted = walk.counters.iter().filter(|report| report.state.is_ok());
+            let counted = walk.info.counters.iter().filter(|report| report.state.is_ok());
             for (report, count) in counted.zip(counts) {
                 // The program's own argument of that key wins.
                 if !keys.has_key(&report.name) {

@@ -11,19 +11,17 @@ use super::index::requests::RequestCache;
 use super::index::{Index, Run, is_clipped};
 use super::memory::{MemoryRecord, MemoryRows};
 use super::recorded::{Recorded, Window};
-use super::walk::{Walk, WalkCounts};
+use super::walk::{Walk, WalkCounts, row_id};
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::{Converter, Cursor};
 use crate::fields::{Word, decode_values};
 use crate::time::{Ticks, Timestamp};
-use args::{EventArgs, FieldArgs, Source};
+use args::{EventArgs, FieldArgs};
 use extra_args::ExtraArgs;
 use kineto_base::fallible::List;
 use kineto_base::sorting::{sort_few_by_key, sort_in_place_by};
-use kineto_model::activity::{
-    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Track,
-};
+use kineto_model::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind};
 use kineto_model::rows::{Rows, SliceRow, SpanArgs};
 use nest::Nest;
 use std::io;
@@ -31,7 +29,6 @@ use std::io;
 /// Delivers the slices and events of a thread, in order of their start.
 pub(super) struct ThreadRows<'w> {
     walk: &'w Walk<'w>,
-    source: &'w Source<'w>,
     /// The thread's id.
     id: i64,
     rows: &'w mut dyn Rows,
@@ -71,41 +68,34 @@ pub(super) struct SliceMarks<'m> {
 }
 
 impl<'w> ThreadRows<'w> {
-    pub(super) fn new(
+    /// Delivers the records of a thread, merged with the calls; returns how many rows the thread needs.
+    pub(super) fn deliver_all(
         walk: &'w Walk<'w>,
-        source: &'w Source<'w>,
         id: i64,
         rows: &'w mut dyn Rows,
         counts: &'w mut WalkCounts,
-    ) -> ThreadRows<'w> {
-        let calls = HostCalls::for_thread(id, walk.devices, walk.converter.error_ns());
-        let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
-        let own = walk.own.of_thread(id);
+    ) -> io::Result<usize> {
+        let Walk { recorded, index, converter, .. } = *walk;
+        let calls = HostCalls::for_thread(id, walk.devices, converter.error_ns());
+        let (nest, clock) = (Nest::new(calls.slack_ns, walk.resolution_ns()), Cursor::new(converter));
+        let own = walk.own_records(&walk.thread_track(id));
         let (last, words) = (Timestamp::default(), List::new());
         let (extras, memory, requests) = Default::default();
-        ThreadRows { walk, source, id, rows, counts, nest, calls, own, last, clock, words, extras, memory, requests }
-    }
-
-    /// Returns how many rows the thread needs.
-    pub(super) fn row_count(&self) -> usize {
-        self.nest.row_count()
-    }
-
-    /// Delivers the records of `runs`, merged with the calls.
-    pub(super) fn deliver_runs(&mut self, runs: &[Run]) -> io::Result<()> {
-        let Walk { recorded, index, converter, .. } = *self.walk;
-        in_order(recorded, index, converter, runs, |window, record| match record.head.tag {
-            Tag::Slice => self.deliver_slice(window, record),
-            Tag::Instant | Tag::Counter => self.deliver_event(record),
-            Tag::Memory => self.deliver_memory(record),
+        let mut thread =
+            ThreadRows { walk, id, rows, counts, nest, calls, own, last, clock, words, extras, memory, requests };
+        in_order(recorded, index, converter, index.runs_of(id), |window, record| match record.head.tag {
+            Tag::Slice => thread.deliver_slice(window, record),
+            Tag::Instant | Tag::Counter => thread.deliver_event(record),
+            Tag::Memory => thread.deliver_memory(record),
             Tag::Stack | Tag::Counts => {
-                self.extras.add_record(record);
+                thread.extras.add_record(record);
                 Ok(())
             }
             _ => Ok(()),
         })?;
-        self.own_until(None)?;
-        self.calls_until(Timestamp::from_nanos(u64::MAX))
+        thread.own_until(None)?;
+        thread.calls_until(Timestamp::from_nanos(u64::MAX))?;
+        Ok(thread.nest.row_count())
     }
 
     /// Delivers the calls that begin before a slice does, within the error of the clocks.
@@ -115,20 +105,20 @@ impl<'w> ThreadRows<'w> {
 
     /// Delivers the program's own activities that begin before a slice of these times.
     fn own_until(&mut self, before: Option<(Timestamp, Timestamp)>) -> io::Result<()> {
-        while let Some(own) = self.own.next_before(before) {
-            self.calls_until(own.start())?;
+        while let Some(own) = self.own.next_if(|own| own.precedes(before)) {
+            self.calls_until(own.sort_key().0)?;
             let place = own.place_row(&mut self.nest);
             let row = place.map_or(0, |place| place.row);
             self.last = place.map_or(self.last, |place| place.start);
             self.counts.overlapping += u64::from(row > 0);
-            own.deliver_row(place, Track::new(self.walk.process, self.walk.row_id(self.id, row)), self.rows)?;
+            self.walk.own_row(own, place, self.walk.thread_row(self.id, row), self.rows)?;
         }
         Ok(())
     }
 
     fn deliver_slice(&mut self, window: &Window, record: &CommittedRecord<'_>) -> io::Result<()> {
-        let (walk, source, number) = (self.walk, self.source, record.head.site as usize);
-        let Some(row) = source.sites.get(number) else { return Ok(()) };
+        let walk = self.walk;
+        let Some(row) = walk.sites.get(record.head.site as usize) else { return Ok(()) };
         let (id, span) = (record.id(), record.span_id());
         let (start, end, finished) = walk.index.slice_times(window, record);
         let (start, end) = self.clock.slice_times(start, end);
@@ -142,21 +132,21 @@ impl<'w> ThreadRows<'w> {
         let place = self.nest.place_slice(start, end);
         let definition = walk.recorded.definition_of(record);
         let parent = definition.and_then(|record| record.parent_id()).unwrap_or(0);
-        let (thread, function) = (self.foreign_thread(place.row), walk.with_function_ids.then_some(id));
         let mut marks = SliceMarks {
             finished,
             clipped: is_clipped(Some(window), record),
-            thread,
-            function,
+            thread: (place.row > 0).then_some(self.id),
+            function: walk.info.config.execution_trace.then_some(id),
             enters: walk.index.enters_of_call(span),
             reentered: walk.index.is_inside_itself(record),
             request: walk.requests.request_of(walk.recorded, &mut self.requests, span, parent),
             extra_args: None,
         };
-        self.counts.count_slice(&marks);
+        self.counts.slices += 1;
+        self.counts.overlapping += u64::from(place.row > 0);
         self.words.clear();
-        let all = FieldArgs { source, site: record.head.site, span, definition: definition.as_ref(), slice: id };
-        let more: Option<&dyn Args> = if source.has_more(span) { Some(&all) } else { None };
+        let all = FieldArgs { walk, site: record.head.site, span, definition: definition.as_ref(), slice: id };
+        let more: Option<&dyn Args> = if walk.has_more(span) { Some(&all) } else { None };
         if let Some(made) = definition.as_ref().filter(|made| made.head.payload != 0)
             && more.is_none()
             && made.head.site == record.head.site
@@ -170,9 +160,9 @@ impl<'w> ThreadRows<'w> {
         });
         let mut name = List::new();
         self.rows.write_slice(&SliceRow {
-            name: if row.keys.name.is_none() { None } else { source.span_name(span, record.head.site, &mut name) },
-            process: walk.process,
-            thread: walk.row_id(self.id, place.row),
+            name: if row.keys.name.is_none() { None } else { walk.span_name(span, record.head.site, &mut name) },
+            process: walk.info.process,
+            thread: row_id(self.id, place.row),
             start: place.start,
             end: place.end,
             id: CorrelationId(id),
@@ -181,13 +171,8 @@ impl<'w> ThreadRows<'w> {
         if walk.index.arrows.is_empty() { Ok(()) } else { self.deliver_arrows(id, place.start, place.row) }
     }
 
-    /// Returns the thread's id for a slice that is not on the thread's own row.
-    fn foreign_thread(&self, row: usize) -> Option<i64> {
-        (row > 0).then_some(self.id)
-    }
-
     fn deliver_arrows(&mut self, slice: u64, at: Timestamp, row: usize) -> io::Result<()> {
-        let track = Track::new(self.walk.process, self.walk.row_id(self.id, row));
+        let track = self.walk.thread_row(self.id, row);
         self.walk.index.arrows_at(slice).iter().try_for_each(|(_, id, starts)| {
             let end = if *starts { FlowEnd::Start } else { FlowEnd::Finish };
             self.rows.write_flow(at, track, Flow { kind: FlowKind::FollowsFrom, id: *id, end })
@@ -200,8 +185,7 @@ impl<'w> ThreadRows<'w> {
             return Ok(());
         }
         let at = self.clock.timestamp_of(time);
-        let track = Track::new(self.walk.process, self.walk.row_id(self.id, 0));
-        self.memory.deliver_record(&event, self.source, at, track, self.rows)
+        self.memory.deliver_record(&event, self.walk, at, self.walk.thread_row(self.id, 0), self.rows)
     }
 
     fn deliver_event(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
@@ -210,14 +194,13 @@ impl<'w> ThreadRows<'w> {
         let at = self.clock.timestamp_of(Ticks(record.words[0]));
         let is_counter = record.head.tag == Tag::Counter;
         let span = if is_counter { 0 } else { record.words[1] };
-        let args = EventArgs { source: self.source, record: *record, span, numbers_only: is_counter };
+        let args = EventArgs { walk, record: *record, span, numbers_only: is_counter };
         let named_by = site.field_index(NAME_FIELD).or_else(|| site.field_index("message"));
         let mut name = List::new();
-        let named = named_by.and_then(|by| self.source.field_text(record, &mut name, by));
+        let named = named_by.and_then(|by| walk.field_text(record, &mut name, by));
         let name = named.unwrap_or(&site.name);
-        let track = Track::new(walk.process, walk.row_id(self.id, 0));
         let body = if is_counter { Body::Counter { at } } else { Body::Instant { at } };
-        let mut activity = Activity::new(ActivityType::CpuInstantEvent, name, track, body);
+        let mut activity = Activity::new(ActivityType::CpuInstantEvent, name, walk.thread_row(self.id, 0), body);
         if is_counter || record.head.payload != 0 || span != 0 {
             activity.args = &args;
         }
@@ -303,16 +286,6 @@ fn older_slices<'t>(recorded: &'t Recorded, runs: &[Run]) -> List<CommittedRecor
     }
     sort_few_by_key(&mut older, |record| std::cmp::Reverse(record.words[1]));
     older
-}
-
-impl WalkCounts {
-    #[inline]
-    fn count_slice(&mut self, slice: &SliceMarks<'_>) {
-        self.slices += 1;
-        self.clipped += u64::from(slice.clipped);
-        self.unfinished += u64::from(!slice.finished);
-        self.overlapping += u64::from(slice.thread.is_some());
-    }
 }
 
 impl SliceMarks<'_> {

@@ -7,21 +7,15 @@ use kineto_model::first_fit::FreeRows;
 /// The open slices of a thread's rows; slices come in order of their start.
 #[derive(Debug, Default)]
 pub(crate) struct Nest {
-    /// The thread's own row.
+    /// The thread's own row, and its further rows.
     own: Row,
-    others: OtherRows,
+    others: List<Row>,
+    /// Slices on the others end here when they are drawn to end.
+    free: FreeRows,
     /// A slice that sticks out of the one around it by no more than this clock error is cut.
     slack_ns: u64,
     /// The smallest difference of times that readers can tell apart.
     resolution_ns: u64,
-}
-
-/// The further rows of a thread.
-#[derive(Debug, Default)]
-struct OtherRows {
-    rows: List<Row>,
-    /// Slices end here when they are drawn to end.
-    free: FreeRows,
 }
 
 #[derive(Debug, Default)]
@@ -65,16 +59,31 @@ impl Nest {
 
     /// Does the same without the thread's own row, so that later slices are not displaced from it.
     pub(crate) fn place_apart(&mut self, start: Timestamp, end: Timestamp) -> RowSlot {
-        let others = &mut self.others;
-        others.close_until(start);
-        let row = others.first_free_row(Timestamp::from_nanos(end.as_nanos().saturating_sub(self.slack_ns)));
-        let place = others.open_slice(RowSlot { row, start, end }, self.resolution_ns);
-        RowSlot { row: row + 1, ..place }
+        while let Some(row) = self.free.pop_ended(start) {
+            if let Some(ended) = self.others.get_mut(row) {
+                ended.close_until(start);
+                self.free.set_free_until(row, ended.free_until());
+            }
+        }
+        let until = Timestamp::from_nanos(end.as_nanos().saturating_sub(self.slack_ns));
+        let free = self.free.first_free(until).unwrap_or(self.others.len());
+        if free >= self.others.len() {
+            self.others.push(Row::default());
+        }
+        // Without memory, there is no new row.
+        let row = free.min(self.others.len().saturating_sub(1));
+        let mut place = RowSlot { row: row + 1, start, end };
+        if let Some(other) = self.others.get_mut(row) {
+            place = other.open_slice(place, self.resolution_ns);
+            self.free.push_end(place.end, row);
+            self.free.set_free_until(row, other.free_until());
+        }
+        place
     }
 
     /// Returns the number of rows in use.
     pub(crate) fn row_count(&self) -> usize {
-        1 + self.others.rows.len()
+        1 + self.others.len()
     }
 }
 
@@ -96,52 +105,22 @@ impl Row {
         place.end = place.end.min(self.free_until());
         let end = place.end;
         if resolution_ns > 0 {
-            place.keep_apart(self, resolution_ns);
+            self.keep_apart(&mut place, resolution_ns);
         }
         self.open.push(OpenSlice { end, drawn: place.end });
         place
     }
-}
 
-impl OtherRows {
-    fn close_until(&mut self, by: Timestamp) {
-        while let Some(row) = self.free.pop_ended(by) {
-            if let Some(ended) = self.rows.get_mut(row) {
-                ended.close_until(by);
-                self.free.set_free_until(row, ended.free_until());
-            }
-        }
-    }
-
-    /// Returns the first row that is free until that time; if none is, a new row.
-    fn first_free_row(&mut self, until: Timestamp) -> usize {
-        let row = self.free.first_free(until).unwrap_or(self.rows.len());
-        if row >= self.rows.len() {
-            self.rows.push(Row::default());
-        }
-        row.min(self.rows.len().saturating_sub(1))
-    }
-
-    fn open_slice(&mut self, place: RowSlot, resolution_ns: u64) -> RowSlot {
-        let Some(row) = self.rows.get_mut(place.row) else { return place };
-        let place = row.open_slice(place, resolution_ns);
-        self.free.push_end(place.end, place.row);
-        self.free.set_free_until(place.row, row.free_until());
-        place
-    }
-}
-
-impl RowSlot {
-    /// Cuts the slice so that readers see it begin after the previous one and end within the one around it.
-    fn keep_apart(&mut self, row: &Row, resolution_ns: u64) {
+    /// Cuts a slice so that readers see it begin after the previous one and end within the one around it.
+    fn keep_apart(&self, place: &mut RowSlot, resolution_ns: u64) {
         let later = |at: Timestamp| Timestamp::from_nanos(at.as_nanos().saturating_add(resolution_ns));
-        if later(row.closed) > self.start {
-            self.start = later(row.closed).min(self.end);
+        if later(self.closed) > place.start {
+            place.start = later(self.closed).min(place.end);
         }
-        if let Some(around) = row.open.last()
-            && later(self.end) > around.drawn
+        if let Some(around) = self.open.last()
+            && later(place.end) > around.drawn
         {
-            self.end = Timestamp::from_nanos(around.drawn.as_nanos().saturating_sub(resolution_ns)).max(self.start);
+            place.end = Timestamp::from_nanos(around.drawn.as_nanos().saturating_sub(resolution_ns)).max(place.start);
         }
     }
 }

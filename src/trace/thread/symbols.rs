@@ -5,7 +5,7 @@ mod stored;
 
 use crate::os::backtrace;
 use kineto_base::fallible::Map;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The names of a trace's return addresses.
 #[derive(Debug)]
@@ -58,10 +58,13 @@ impl StackSymbols {
         }
     }
 
+    fn lock_known(&self) -> MutexGuard<'_, Map<u64, Arc<[SymbolFrame]>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the frames at an address: more than one where functions are inlined.
     fn frames_at(&self, address: u64) -> Arc<[SymbolFrame]> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(frames) = known().get(&address) {
+        if let Some(frames) = self.lock_known().get(&address) {
             return frames.clone();
         }
         let mut frames = Vec::new();
@@ -72,7 +75,7 @@ impl StackSymbols {
             frames.push(SymbolFrame::new(address, &backtrace::Symbol::default()));
         }
         let frames: Arc<[SymbolFrame]> = frames.into();
-        known().insert(address, frames.clone());
+        self.lock_known().insert(address, frames.clone());
         frames
     }
 }
@@ -90,37 +93,31 @@ impl SymbolFrame {
     }
 }
 
-/// Returns whether a function lies between the program's own code and the recording of its span.
+/// The packages that lie between the program's own code and the recording of its span; and those of the standard library.
+const CRATES: [&str; 6] =
+    ["tracing-kineto", "kineto-base", "tracing", "tracing-core", "tracing-subscriber", "backtrace"];
+const STANDARD: [&str; 3] = ["core", "std", "alloc"];
+
+/// Returns whether a function belongs to one of these packages.
 fn is_library(name: &str) -> bool {
-    const THEIRS: [&str; 9] = [
-        "tracing_kineto::",
-        "kineto_base::",
-        "tracing::",
-        "tracing_core::",
-        "tracing_subscriber::",
-        "backtrace::",
-        "core::",
-        "std::",
-        "alloc::",
-    ];
     let path = name.trim_start_matches(['<', '&', '*', ' ']);
-    THEIRS.iter().any(|theirs| path.starts_with(theirs))
+    let is_theirs = |(package, _): (&str, &str)| {
+        STANDARD.contains(&package) || CRATES.iter().any(|theirs| theirs.replace('-', "_") == package)
+    };
+    path.split_once("::").is_some_and(is_theirs)
 }
 
 /// Returns whether a file belongs to this crate or to `tracing`. With line tables only, inlining callers are known by their
 /// last name component alone.
 fn is_library_file(file: &str) -> bool {
     const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/");
-    const STANDARD: [&str; 3] = ["/library/core/src/", "/library/std/src/", "/library/alloc/src/"];
-    const CRATES: [&str; 6] =
-        ["tracing-kineto", "kineto-base", "tracing", "tracing-core", "tracing-subscriber", "backtrace"];
     // cargo's folder name: `tracing-core-0.1.36`.
     let is_crate = |folder: &str| {
         let version = |name: &&str| folder.strip_prefix(*name)?.strip_prefix('-')?.chars().next();
         CRATES.iter().filter_map(version).any(|first| first.is_ascii_digit())
     };
     [OURS, backtrace::SOURCES].iter().any(|folder| file.starts_with(folder))
-        || STANDARD.iter().any(|folder| file.contains(folder))
+        || STANDARD.iter().any(|package| file.contains(&format!("/library/{package}/src/")))
         || file.rsplit_once("/src/").is_some_and(|(root, _)| root.split('/').any(is_crate))
 }
 
