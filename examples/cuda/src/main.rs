@@ -20,6 +20,7 @@
 //! - `--soak SECONDS`: instead, keeps the newest records while threads launch kernels; checks memory and counts.
 //! - `--spill SECONDS`: the same while the oldest records are moved to disk; checks the parts.
 //! - `--stall SECONDS`: instead, serves a constant load for that time and stalls one request; checks the dump that this triggers.
+//! - `--busy-stop MILLISECONDS`: instead, stops while kernels are queued or launched, with this `flush_timeout`; checks their counts.
 //! - `--counters METRICS`: instead, samples these metrics of the hardware while kernels run in bursts; checks the samples.
 //! - `--kernel-metrics METRICS`, `--annotation-metrics METRICS`: instead, measures these metrics of each kernel or annotation;
 //!   prints them, and checks rows and values.
@@ -30,6 +31,7 @@
 //! Without a GPU, `scripts/run-examples.sh cuda` runs it on the simulated one, which computes nothing: sums are not checked,
 //! times are meaningless, and only the program itself is tested.
 
+mod busy;
 mod checks;
 mod counters;
 mod kernels;
@@ -72,6 +74,7 @@ struct Options {
     soak: Option<Duration>,
     spill: Option<Duration>,
     stall: Option<Duration>,
+    busy_stop: Option<Duration>,
     unpaced: bool,
     counters: Option<String>,
     metrics: Option<(metrics::Unit, String)>,
@@ -97,6 +100,10 @@ fn run() -> Outcome<ExitCode> {
             "--soak" => options.soak = Some(seconds("--soak", arguments.next())?),
             "--spill" => options.spill = Some(seconds("--spill", arguments.next())?),
             "--stall" => options.stall = Some(seconds("--stall", arguments.next())?),
+            "--busy-stop" => {
+                options.busy_stop =
+                    Some(Duration::from_millis(number("--busy-stop", "milliseconds", arguments.next())?))
+            }
             "--counters" => options.counters = Some(arguments.next().ok_or("--counters needs names of metrics")?),
             "--kernel-metrics" | "--annotation-metrics" => {
                 let unit =
@@ -130,6 +137,10 @@ fn run() -> Outcome<ExitCode> {
         metrics::run(*unit, names, &path, &mut report)?;
         return Ok(report.end());
     }
+    if let Some(limit) = options.busy_stop {
+        busy::run(limit, &path, &mut report)?;
+        return Ok(report.end());
+    }
     match (options.soak, options.spill, options.stall) {
         (Some(time), _, _) => soak::run(time, &path, &mut report)?,
         (None, Some(time), _) => soak::spill(time, &path, &mut report)?,
@@ -143,8 +154,12 @@ fn run() -> Outcome<ExitCode> {
 }
 
 fn seconds(option: &str, value: Option<String>) -> Outcome<Duration> {
-    let seconds = value.and_then(|seconds| seconds.parse().ok());
-    Ok(Duration::from_secs(seconds.ok_or_else(|| format!("{option} needs a number of seconds"))?))
+    Ok(Duration::from_secs(number(option, "seconds", value)?))
+}
+
+fn number(option: &str, unit: &str, value: Option<String>) -> Outcome<u64> {
+    let number = value.and_then(|value| value.parse().ok());
+    Ok(number.ok_or_else(|| format!("{option} needs a number of {unit}"))?)
 }
 
 /// Runs all checks; keeps the trace of the first recording.
