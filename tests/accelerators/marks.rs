@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
+use support::virtual_time;
+use support::wait::{sleep, wall};
 use tracing_kineto::integration::{
     ApiCall, Capabilities, CaptureRange, Collector, DeviceWork, RecordLayout, RecordSink, RecordView, Recording,
     Selection, Thread, Unavailable,
@@ -76,15 +78,15 @@ impl Recording for SlowClock {
 }
 
 fn now() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+    u64::try_from(wall().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
 /// Waits longer than a piece of work takes, so that the next time is later than its end.
 fn pause() {
-    std::thread::sleep(std::time::Duration::from_millis(2));
+    sleep(std::time::Duration::from_millis(2));
 }
 
-#[test]
+#[virtual_time]
 fn slow_end_of_a_range_keeps_the_next_range() {
     let ((waits, is_waiting), (go, may_return)) = (channel(), channel());
     let npu = SlowClock { started: Arc::default(), gate: Arc::new(Mutex::new((waits, may_return))) };

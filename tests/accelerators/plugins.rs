@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::MutexGuard;
 use std::time::Duration;
 use support::plugins::compile;
+use support::poll_until;
 use support::{File, cuda, simulator};
 use tempfile::TempDir;
 use tracing::{info_span, subscriber};
@@ -480,15 +481,6 @@ fn call_plugin(library: &Library, name: &str) -> c_int {
     unsafe { function() }
 }
 
-/// Waits for an event in a plugin; a minute is ample.
-fn wait_until(mut has_come: impl FnMut() -> bool) {
-    let came = (0..6000).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        has_come()
-    });
-    assert!(came);
-}
-
 #[test]
 fn plugin_records_after_a_dropped_preparation() {
     let folder = tempfile::tempdir().unwrap();
@@ -516,7 +508,7 @@ fn plugin_is_used_again_after_a_slow_start() {
     assert!(stats.collectors.iter().any(|report| report.name == "faulty" && report.state.is_err()), "{stats}");
     assert!(!can(), "its start has not returned");
     call_plugin(&library, "allowStop");
-    wait_until(can);
+    poll_until(can);
     assert_eq!(call_plugin(&library, "destroyedProfilers"), 1, "the profiler of no recording");
 }
 
@@ -532,14 +524,14 @@ fn plugin_is_used_again_after_a_slow_push() {
     profiler.start().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| tracing::dispatcher::with_default(&registry, || info_span!("pushes").in_scope(|| ())));
-        wait_until(|| call_plugin(&library, "begunPushes") > 0);
+        poll_until(|| call_plugin(&library, "begunPushes") > 0);
         let stats = profiler.stop().unwrap().stats();
         let report = stats.collectors.iter().find(|report| report.name == "faulty").unwrap();
         assert!(report.notes.iter().any(|note| note.contains("hung in a push")), "{stats}");
         assert!(!can() && call_plugin(&library, "destroyedProfilers") == 0, "a thread is in it");
         call_plugin(&library, "allowStop");
     });
-    wait_until(can);
+    poll_until(can);
     assert_eq!(call_plugin(&library, "destroyedProfilers"), 1);
 }
 
@@ -560,6 +552,6 @@ fn plugin_is_used_again_after_a_slow_stop() {
         assert!(report.state.is_ok() && report.notes.iter().any(|note| note.contains("hung during stop")), "{stats}");
         assert!(!can(), "its stop has not returned");
         call_plugin(&library, "allowStop");
-        wait_until(can);
+        poll_until(can);
     }
 }

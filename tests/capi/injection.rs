@@ -6,11 +6,11 @@ use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 use support::cuda::{self, Cuda};
 use support::daemon::{self, Daemon};
 use support::gpu::in_child;
 use support::nanos;
+use support::poll_until;
 use tracing_kineto::analysis::Events;
 
 /// Compiles the program, linked with the driver alone.
@@ -255,10 +255,7 @@ fn daemon_can_trace_an_injected_program() {
     let request = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=200", text(&output));
     daemon.trigger_all(&request, &[process.id()]);
     let path = traces.join(format!("app_{}.json", process.id()));
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !path.exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    poll_until(|| path.exists());
     drop(process.stdin.take());
     let mut messages = String::new();
     process.stderr.take().unwrap().read_to_string(&mut messages).unwrap();

@@ -368,7 +368,7 @@ fn stop_during_annotations_releases_all_counters() {
         let work = || {
             let _layers = dispatcher::set_default(&layers);
             machine.set_current(machine.context(0));
-            let kernel = machine.only_kernel("work");
+            let kernel = machine.only_kernel("work_us500");
             while !is_over.load(Ordering::Relaxed) {
                 annotate!("step").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
                 machine.synchronize();
@@ -612,10 +612,13 @@ fn first_launch_without_a_context_is_counted() {
 
 #[virtual_time]
 fn other_than_one_range_has_one_note_with_figures() {
+    const NO_RANGE: &str = "range_fault=1";
+    const DROPPED_RANGE: &str = "range_fault=2";
+    const TWO_RANGES: &str = "range_fault=3";
     for (settings, figures) in [
-        ("range_fault=1", "0 ranges instead of 1, dropped 0, and the pass was incomplete"),
-        ("range_fault=2", "1 ranges instead of 1, dropped 1, and the pass was complete"),
-        ("range_fault=3", "2 ranges instead of 1, dropped 0, and the pass was complete"),
+        (NO_RANGE, "0 ranges instead of 1, dropped 0, and the pass was incomplete"),
+        (DROPPED_RANGE, "1 ranges instead of 1, dropped 1, and the pass was complete"),
+        (TWO_RANGES, "2 ranges instead of 1, dropped 0, and the pass was complete"),
     ] {
         let machine = machine(settings);
         let kernel = machine.only_kernel("work");

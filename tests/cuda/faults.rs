@@ -191,7 +191,7 @@ fn check_step(file: &File, by: i64) {
     assert!(report.clock_error_ns >= by.unsigned_abs() * 9 / 10, "{report:?}");
 }
 
-#[test]
+#[virtual_time]
 fn each_fault_is_reported_and_the_rest_is_recorded() {
     let (rows, failed) = go_through(FAULTS, recorded, row);
     let mut table = faults::HEAD.to_owned() + &rows;

@@ -117,6 +117,7 @@ fn cupti_is_suspended_in_a_pause_and_records_again_after() {
                     if records() == so_far {
                         break;
                     }
+                    sleep(Duration::from_millis(10));
                 }
                 profiler.resume().unwrap();
                 launch(&machine, after, 5);
@@ -293,8 +294,11 @@ fn concurrent_ranges_pauses_snapshots_and_stops_finish() {
             });
         }
         for _ in 0..20 {
-            let _ = (profiler.pause(), profiler.resume(), profiler.snapshot().map(drop));
-            let _ = (profiler.stop().map(drop), profiler.start());
+            profiler.pause().unwrap();
+            profiler.resume().unwrap();
+            drop(profiler.snapshot().unwrap());
+            drop(profiler.stop().unwrap());
+            profiler.start().unwrap();
         }
         over.store(true, Ordering::Relaxed);
     });

@@ -105,7 +105,7 @@ fn full_buffers_end_the_cycle_early() {
     let tight = |builder: KinetoLayerBuilder| builder.buffer_limit_bytes(1 << 20);
     let files = cycles(tight, schedule, |profiler| {
         profiler.start().unwrap();
-        launch(&machine, "many", 30_000);
+        launch(&machine, "many_us1", 30_000);
         machine.synchronize();
         // A snapshot reads CUPTI's buffers.
         drop(profiler.snapshot().unwrap());

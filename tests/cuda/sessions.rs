@@ -175,6 +175,25 @@ fn snapshot_has_ended_work_and_removes_none() {
     );
 }
 
+/// CUPTI returns no buffer in which a kernel still runs: one that is flushed by chance between two kernels is awaited.
+#[virtual_time]
+fn snapshot_of_a_busy_gpu_has_ended_work() {
+    let machine = machine("");
+    let other = machine.stream();
+    idle(
+        |builder| builder,
+        |profiler| {
+            profiler.start().unwrap();
+            launch(&machine, "done", 3);
+            machine.synchronize();
+            annotate!("busy_us50000").in_scope(|| machine.launch(machine.only_kernel("busy_us50000"), 1, other));
+            let look = File::of(profiler.snapshot().unwrap());
+            assert_eq!(found(&look), counts([("busy_us50000", 1), ("done", 3)]));
+            stop(profiler);
+        },
+    );
+}
+
 #[virtual_time]
 fn stop_keeps_earlier_launches_while_threads_launch() {
     const THREADS: usize = 4;
@@ -200,7 +219,7 @@ fn stop_keeps_earlier_launches_while_threads_launch() {
                         launched.wait();
                         while !over.load(Ordering::Relaxed) {
                             info_span!("after_us5").in_scope(|| cuda.launch(after, 1, stream));
-                            sleep(Duration::from_micros(100));
+                            sleep(Duration::from_millis(1));
                         }
                     });
                 }
@@ -231,7 +250,6 @@ fn start_loses_nothing_while_threads_launch() {
             sleep(Duration::from_millis(1));
         }
     };
-    let begun = steady();
     idle(
         // The stop must not wait for work that is not recorded.
         |builder| builder.flush_timeout(Duration::from_secs(300)),
@@ -245,16 +263,14 @@ fn start_loses_nothing_while_threads_launch() {
                         (cuda.stream(), ["queued_us300", "alone_us1"].map(|it| cuda.only_kernel(it)));
                     while !over.load(Ordering::Relaxed) {
                         let kernel = kernels[usize::from(is_idle.load(Ordering::Relaxed))];
-                        info_span!("launch").in_scope(|| cuda.launch(kernel, 1, stream));
-                        count.fetch_add(1, Ordering::Relaxed);
-                        sleep(Duration::from_micros(100));
+                        (0..10).for_each(|_| info_span!("launch").in_scope(|| cuda.launch(kernel, 1, stream)));
+                        count.fetch_add(10, Ordering::Relaxed);
+                        sleep(Duration::from_millis(1));
                     }
                 });
                 wait_for_a_hundred();
-                let earlier = launches();
+                // A hundred take 30 ms, and were launched in 10.
                 profiler.start().unwrap();
-                // Unless the machine is too slow, some of these still run.
-                let is_queued = earlier * Duration::from_micros(300) > since(begun) + Duration::from_millis(1);
                 wait_for_a_hundred();
                 // CUPTI records nothing once all queued work has ended.
                 is_idle.store(true, Ordering::Relaxed);
@@ -269,7 +285,7 @@ fn start_loses_nothing_while_threads_launch() {
                     calls(&file).iter().map(|call| call["args"]["correlation"].clone()).collect();
                 let is_earlier = |kernel: &&&Value| !launched.contains(&kernel["args"]["correlation"]);
                 let earlier = kernels(&file).iter().filter(is_earlier).count();
-                assert!(earlier > 0 || !is_queued, "{}", file.trace.stats());
+                assert!(earlier > 50, "{}", file.trace.stats());
                 assert!(kernels(&file).len() > 50, "{}", file.trace.stats());
                 // At the resume, a launch may precede the hook with which its thread notices that.
                 let is_allowed = |loss: Loss| !loss.is_loss() || loss == Loss::LaunchesUnlinked;

@@ -253,8 +253,9 @@ fn profilers_that_share_see_all_kernels() {
     }
 }
 
-#[test]
+#[virtual_time]
 fn stops_keep_the_ends_of_another_profilers_kernels() {
+    const ROUNDS: usize = 3;
     let machine = machine("cupti=13.4,no_finish=endless");
     let other = OtherProfiler::subscribe(Form::Shared).unwrap_or_else(|error| panic!("{error:?}"));
     assert_eq!(other.start(), 0);
@@ -264,29 +265,26 @@ fn stops_keep_the_ends_of_another_profilers_kernels() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             machine.set_current(machine.context(0));
-            let (kernel, streams) = (machine.only_kernel("work_us3000"), [(); 64].map(|()| machine.stream()));
-            for stream in streams.into_iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
-                machine.launch(kernel, 1, stream);
-                sleep(Duration::from_micros(100));
+            let (kernel, streams) = (machine.only_kernel("work_us5000"), [(); 64].map(|()| machine.stream()));
+            let mut streams = streams.into_iter().cycle();
+            // The device is never idle, so a stop waits until the library's buffer is full: that must not take until its time limit.
+            while !is_over.load(Ordering::Relaxed) {
+                streams.by_ref().take(10).for_each(|stream| machine.launch(kernel, 1, stream));
+                sleep(Duration::from_millis(1));
             }
             cuda::finish();
             machine.synchronize();
         });
-        let recorded = (0..5).map(|_| {
-            let found = record(&[], |_| {
-                let before = cuda::count("launches");
-                while cuda::count("launches") < before + 50 {
-                    sleep(Duration::from_millis(1));
-                }
-            });
-            found.map(|found| kernels(&found))
-        });
-        let recorded: Vec<_> = recorded.collect();
+        for round in 0..ROUNDS {
+            let found = record(&[], |_| sleep(Duration::from_millis(5)));
+            let kernels = found.map(|found| kernels(&found)).unwrap();
+            assert!(kernels >= 50, "{round}: {kernels}");
+        }
         is_over.store(true, Ordering::Relaxed);
-        assert!(recorded.iter().all(|kernels| kernels.as_ref().is_ok_and(|kernels| *kernels >= 49)), "{recorded:?}");
     });
     let cut = other.cut_kernels();
-    assert_eq!((other.stop() >= 250, cut), (true, 0));
+    let seen = other.stop();
+    assert!(seen >= ROUNDS * 50 && cut == 0, "{cut} of {seen} are cut");
 }
 
 /// Checks that the profiler that subscribes first records, and that the other one is refused with a reason.
@@ -492,8 +490,8 @@ fn stops_during_launches_leave_memory_for_the_next() {
             scope.spawn(|| {
                 machine.set_current(machine.context(0));
                 while !is_over.load(Ordering::Relaxed) {
-                    machine.launch(endless, 1, stream);
-                    sleep(Duration::from_micros(20));
+                    (0..10).for_each(|_| machine.launch(endless, 1, stream));
+                    sleep(Duration::from_micros(200));
                 }
             });
             sleep(Duration::from_millis(2));
@@ -514,7 +512,7 @@ fn records_with_a_bad_layout_are_counted() {
         let found = record(&[], |recording| {
             for _ in 0..3 {
                 launch(&machine);
-                recording.drain();
+                recording.drain(Duration::ZERO);
             }
         });
         let (found, launched) = (found.unwrap(), 3 * LAUNCHES);

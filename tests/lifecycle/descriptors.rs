@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use support::poll_until;
 use tracing_kineto::{KinetoGuard, KinetoLayer, Overflow};
 
 /// More than the descriptors that the library has open.
@@ -51,14 +51,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             report(folder, "unchanged");
             sys::exit_now(0);
         }
-        wait_for(|| folder.join("report").exists());
+        poll_until(|| folder.join("report").exists());
         drop(guard);
         reused.check();
     }),
     ("closed_while_spilling", |folder| {
         let guard = record_as(KinetoLayer::builder().overflow(Overflow::Spill).buffer_limit_bytes(2 << 20));
         let record = |until: &dyn Fn() -> bool| {
-            wait_for(|| {
+            poll_until(|| {
                 (0..1000).for_each(|_| work());
                 until()
             });
@@ -86,11 +86,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("closed_while_waiting_for_requests", |folder| {
         let guard = record_as(KinetoLayer::builder().trigger_folder(folder));
         let request = |name: &str| folder.join(format!("{}.{name}", std::process::id()));
-        wait_for(|| request("status").exists());
+        poll_until(|| request("status").exists());
         let reused = Reused::new(folder, true);
         // The folder is watched again.
         fs::write(request("request"), "ACTIVITIES_DURATION_MSECS=10\n").unwrap();
-        wait_for(|| !request("request").exists());
+        poll_until(|| !request("request").exists());
         drop(guard);
         reused.check();
         report(folder, "unchanged");
@@ -106,17 +106,9 @@ fn has_segment(folder: &Path, number: u32) -> bool {
     segments.is_some_and(|segments| segments.join(format!("seg-{number:06}.kseg")).exists())
 }
 
-fn wait_for(mut is_done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_done() {
-        assert!(Instant::now() < deadline, "in time");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 fn wait_for_the_end() -> ! {
     loop {
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::park();
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
+use support::poll_until;
 use tracing_kineto::{DumpTrigger, Dumps, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Segment, Spill, Split, Trace};
 use tracing_subscriber::prelude::*;
 
@@ -61,10 +62,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         guard.profiler().pause().unwrap();
         sys::raise(libc::SIGUSR2);
         // The thread that takes signals reports the last one. The test harness makes stderr a file.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !std::fs::read_to_string("/proc/self/fd/2").unwrap().contains(NOT_DUMPED) && Instant::now() < deadline {
-            std::thread::sleep(MS);
-        }
+        poll_until(|| std::fs::read_to_string("/proc/self/fd/2").unwrap().contains(NOT_DUMPED));
         report(folder, "alive");
     }),
     ("dump_signal_handled", |folder| {
@@ -180,13 +178,11 @@ fn dumping(folder: &Path, trigger: DumpTrigger, after: Duration) -> KinetoGuard 
 
 /// Repeats `ask` until a dump is complete.
 fn wait_for_a_dump(folder: &Path, ask: impl Fn()) {
-    let deadline = Instant::now() + Duration::from_secs(60);
     let is_dump = |name: &str| name.starts_with("out_") && name.ends_with(".json");
-    while !std::fs::read_dir(folder).unwrap().any(|file| is_dump(file.unwrap().file_name().to_str().unwrap())) {
-        assert!(Instant::now() < deadline, "no dump");
+    poll_until(|| {
         ask();
-        std::thread::sleep(MS);
-    }
+        std::fs::read_dir(folder).unwrap().any(|file| is_dump(file.unwrap().file_name().to_str().unwrap()))
+    });
 }
 
 /// Returns the process's only dump.

@@ -1,10 +1,13 @@
 //! Ends of the process and the guard.
 
-use crate::play::{OUTPUT, play, play_with, record, record_as, report, work};
+use crate::play::{OUTPUT, play, play_by_clock, play_with, record, record_as, report, work};
 use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use support::poll_until;
+use support::wait::sleep;
 use tracing_kineto::analysis::Events;
 use tracing_kineto::chrome::ChromeLayerBuilder;
 use tracing_kineto::torch::Libkineto;
@@ -75,7 +78,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     }),
     ("cut_background_save", |folder| {
         let builder = KinetoLayer::builder().no_output().flush_timeout(Duration::from_secs(1));
-        let guard = record_as(builder.post_process(|_| std::thread::sleep(Duration::from_millis(1))));
+        let guard = record_as(builder.post_process(|_| sleep(Duration::from_millis(1))));
         (0..100_000).for_each(|_| work());
         guard.finish().unwrap().save_in_background(folder.join(OUTPUT)).unwrap();
     }),
@@ -164,7 +167,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("empty_not_installed", |folder| {
         let (_layer, _guard) = KinetoLayer::builder().output(folder.join(OUTPUT)).build().unwrap();
         work();
-        std::thread::sleep(Duration::from_millis(1100));
+        sleep(Duration::from_millis(1100));
     }),
     ("empty_at_exit", |folder| {
         let (_layer, _guard) = KinetoLayer::builder().output(folder.join(OUTPUT)).build().unwrap();
@@ -248,7 +251,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!((played.files(), played.output().slices("work")), (vec![OUTPUT.to_owned()], 100_000));
     }),
     ("background_save_is_cut_at_the_end_of_the_process", || {
-        let played = play("cut_background_save").succeeded();
+        let played = play_by_clock("cut_background_save").succeeded();
         let written = played.output().slices("work");
         assert!(written < 100_000 && played.stderr.contains("closed at the time limit"), "{}", played.stderr);
     }),
@@ -329,7 +332,7 @@ pub(crate) const TESTS: &[Test] = &[
             ("empty_filtered_in_a_list", "every span that reached the layer is left out by its filter"),
             ("empty_schedule", "the schedule ended while it waited, 3 more steps needed; call Profiler::step"),
         ] {
-            let played = play(scenario).succeeded();
+            let played = play_by_clock(scenario).succeeded();
             assert_eq!(played.stderr.lines().count(), 1, "{scenario}: {}", played.stderr);
             let (_, reason) = played.stderr.split_once("nothing was recorded: ").expect(&played.stderr);
             assert!(reason.contains(why) && reason.matches("; ").count() <= 1, "{scenario}: {reason}");
@@ -375,17 +378,19 @@ pub(crate) fn exit(code: i32) -> ! {
 }
 
 fn exit_on_thread(folder: &Path) {
+    static RECORDED: AtomicUsize = AtomicUsize::new(0);
     let _guard = record(folder);
     for _ in 0..3 {
         let busy = || {
             loop {
                 tracing::info_span!("busy").in_scope(work);
+                RECORDED.fetch_add(1, Ordering::Relaxed);
             }
         };
         std::thread::Builder::new().spawn(busy).unwrap();
     }
     let ender = || {
-        std::thread::sleep(Duration::from_millis(20));
+        poll_until(|| RECORDED.load(Ordering::Relaxed) > 1000);
         exit(0)
     };
     let _ = std::thread::Builder::new().spawn(ender).unwrap().join();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use support::poll_until;
 use tracing_kineto::{KinetoLayer, Loss, Message, Overflow, Segment, Spill, Trace};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -64,13 +65,7 @@ struct HeldWriter {
 impl Write for HeldWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let has_part = || segment_folder_in(&self.folder).is_some_and(|folder| folder.join("seg-000001.kseg").exists());
-        let deadline = Instant::now() + PATIENCE;
-        while !has_part() {
-            if Instant::now() > deadline {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        poll_until(has_part);
         self.file.write(bytes)
     }
     fn flush(&mut self) -> io::Result<()> {

@@ -7,8 +7,9 @@ use crate::{Scenario, Test};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::cuda::Cuda;
+use support::poll_until;
 use tracing_kineto::activity::ActivityType;
 use tracing_kineto::{KinetoLayer, Loss, Trace};
 
@@ -46,14 +47,11 @@ pub(crate) const TESTS: &[Test] = &[("killed_process_keeps_kernels_with_launches
         let played = play_while("live_gpu", &env, |process, folder| {
             // Until the newest records have replaced others a few times.
             const ENOUGH: u64 = 300_000;
-            let deadline = Instant::now() + Duration::from_secs(60);
             let launches = || {
                 let counts = folder.join(COUNTS).exists().then(|| SharedCounts::open(&folder.join(COUNTS)));
                 counts.map_or(0, |counts| (0..THREADS).map(|at| counts.get(at).load(Ordering::SeqCst)).sum::<u64>())
             };
-            while launches() < ENOUGH && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            poll_until(|| launches() >= ENOUGH);
             std::thread::sleep(Duration::from_micros(run * 97_771 % 300_000));
             sys::kill(process.cast_signed(), libc::SIGKILL);
         });

@@ -6,6 +6,7 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use support::{CLOCK_VARIABLE, Clock, poll_until};
 use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder};
 use tracing_subscriber::prelude::*;
 
@@ -33,13 +34,18 @@ pub(crate) fn play_with(name: &str, env: &[(&str, &str)]) -> Played {
     play_while(name, env, |_, _| ())
 }
 
+/// Plays a scenario on a virtual clock: time jumps to the next time that the program waits for.
+pub(crate) fn play_by_clock(name: &str) -> Played {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clock");
+    let clock = Clock::create(&file).unwrap();
+    clock.run(|| play_with(name, &[(CLOCK_VARIABLE, file.to_str().unwrap())]))
+}
+
 /// Plays a scenario and sends it `signal`, `delay` after `is_ready` returns true.
 pub(crate) fn interrupt(name: &str, is_ready: fn(&Path) -> bool, delay: Duration, signal: i32) -> Played {
     play_while(name, &[], |child, folder| {
-        let deadline = Instant::now() + TIME_LIMIT;
-        while !is_ready(folder) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        poll_until(|| is_ready(folder));
         std::thread::sleep(delay);
         crate::sys::kill(child.cast_signed(), signal);
     })

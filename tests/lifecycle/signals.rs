@@ -1,12 +1,13 @@
 //! Signals: SIGINT, SIGTERM and SIGHUP write the trace.
 
 use crate::ends::exit;
-use crate::play::{self, OUTPUT, Played, play, record, record_as, report, work};
+use crate::play::{self, OUTPUT, Played, play, play_by_clock, record, record_as, report, work};
 use crate::sys::{self, End};
 use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
+use support::wait_for_rest;
 use tracing_kineto::{KinetoGuard, KinetoLayer, Schedule, tensorboard_trace_handler};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -38,13 +39,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         report(folder, "alive");
     }),
     ("signal_twice", |_| {
-        // Takes no bytes and never returns.
-        let stuck = |_: &str| -> std::io::Result<Box<dyn std::io::Write + Send>> { wait_for_the_end() };
+        // Takes no bytes and never returns; meanwhile, the second signal comes.
+        let stuck = |_: &str| -> std::io::Result<Box<dyn std::io::Write + Send>> {
+            sys::raise(libc::SIGINT);
+            wait_for_the_end()
+        };
         let builder = KinetoLayer::builder().sink("stuck", stuck).output("stuck://x.json");
         let _guard = record_as(builder.flush_timeout(Duration::from_secs(60)));
         work();
-        sys::raise(libc::SIGINT);
-        std::thread::sleep(Duration::from_millis(100));
         sys::raise(libc::SIGINT);
         wait_for_the_end();
     }),
@@ -124,7 +126,7 @@ pub(crate) const TESTS: &[Test] = &[
     }),
     ("signal_handlers_of_the_program_keep_control", || {
         for name in ["signal_handled_before", "signal_handled_after", "signal_chained_after"] {
-            let played = play(name).succeeded();
+            let played = play_by_clock(name).succeeded();
             assert_eq!(played.report(), "2 signals, file: false\n", "{name}: {}", played.stderr);
             assert_eq!(played.file(OUTPUT).slices("work"), 1);
         }
@@ -153,7 +155,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert!(slices.iter().all(|count| (1..=20_001).contains(count)), "{slices:?}");
     }),
     ("signal_to_a_forked_child_spares_the_parent", || {
-        let played = play("signal_in_fork").succeeded();
+        let played = play_by_clock("signal_in_fork").succeeded();
         assert_eq!(played.report(), "Signal(15)\nno file yet\n", "{}", played.stderr);
         assert_eq!(played.file(OUTPUT).slices("work"), 1);
     }),
@@ -183,8 +185,8 @@ fn handled(folder: &Path, install: fn()) {
     work();
     sys::raise(libc::SIGINT);
     sys::raise(libc::SIGINT);
-    // Time for a signal thread of the library, if there were one.
-    std::thread::sleep(Duration::from_millis(100));
+    // A signal thread of the library, if there were one, has written by then.
+    wait_for_rest();
     report(folder, &format!("{} signals, file: {}", sys::counted(), folder.join(OUTPUT).exists()));
 }
 
@@ -204,8 +206,8 @@ fn signal_in_fork(folder: &Path) {
     }
     let end: End = sys::wait(child);
     report(folder, &format!("{end:?}"));
-    // Time for a signal thread of this process, if there were one.
-    std::thread::sleep(Duration::from_millis(100));
+    // A signal thread of this process, if there were one, has written by then.
+    wait_for_rest();
     let early = folder.join(OUTPUT).exists();
     report(folder, if early { "a file" } else { "no file yet" });
 }

@@ -1,11 +1,12 @@
 //! Outputs that accept a trace slowly, or not at all.
 
 use crate::ends::exit;
-use crate::play::{File, play, play_on_a_terminal, record_as, report, work};
+use crate::play::{File, play_by_clock, play_on_a_terminal, record_as, report, work};
 use crate::{Scenario, Test};
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use support::wait::{since, sleep, steady};
 use tracing_kineto::{KinetoGuard, KinetoLayer, Schedule};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -28,15 +29,15 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     }),
     ("stuck_drop", |folder| {
         let stuck = |_: &str| -> io::Result<Box<dyn Write + Send>> {
-            std::thread::sleep(Duration::from_secs(60));
+            sleep(Duration::from_secs(60));
             Err(io::ErrorKind::TimedOut.into())
         };
         let builder = KinetoLayer::builder().sink("stuck", stuck).output("stuck://x.json");
         let guard = record_as(builder.flush_timeout(Duration::from_millis(300)));
         work();
-        let begun = Instant::now();
+        let begun = steady();
         drop(guard);
-        report(folder, if begun.elapsed() < Duration::from_secs(30) { "gave up" } else { "waited" });
+        report(folder, if since(begun) < Duration::from_secs(30) { "gave up" } else { "waited" });
     }),
 ];
 
@@ -44,7 +45,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("guard_waits_for_a_slow_write_that_makes_progress", || {
         let all = [("slow_drop", "slow.json"), ("slow_drop_gz", "slow.json.gz"), ("slow_cycle", "slow.json")];
         for (scenario, name) in all.into_iter().filter(can_be_written) {
-            let played = play(scenario).succeeded();
+            let played = play_by_clock(scenario).succeeded();
             assert_eq!(slices(&played.path(name)), (spans(name), false), "{scenario}: {}", played.stderr);
             assert!(played.stderr.contains(&format!("writing slow://{}", played.path(name).display())), "{scenario}");
         }
@@ -63,18 +64,14 @@ pub(crate) const TESTS: &[Test] = &[
     ("exit_closes_a_slow_file_at_the_time_limit", || {
         let all = [("slow_exit", "slow.json"), ("slow_exit_gz", "slow.json.gz")];
         for (scenario, name) in all.into_iter().filter(can_be_written) {
-            // The end of the process waits a second for the file, which a slow machine may not close by then.
-            const TRIES: usize = 5;
-            let mut tries = (0..TRIES).map(|_| play(scenario).succeeded());
-            let is_closed = |stderr: &str| !stderr.contains("was not written: the process ended first");
-            let played = tries.find(|played| is_closed(&played.stderr)).expect("no process closed its file in time");
+            let played = play_by_clock(scenario).succeeded();
             let (slices, is_incomplete) = slices(&played.path(name));
             assert!(is_incomplete && slices > 0 && slices < spans(name), "{scenario}: {slices}: {}", played.stderr);
             assert!(played.stderr.contains("closed at the time limit with"), "{scenario}: {}", played.stderr);
         }
     }),
     ("guard_gives_up_when_a_write_makes_no_progress", || {
-        let played = play("stuck_drop").succeeded();
+        let played = play_by_clock("stuck_drop").succeeded();
         assert_eq!(played.report(), "gave up\n", "{}", played.stderr);
         assert!(played.stderr.contains("stuck://x.json was not written: no progress for 1s"), "{}", played.stderr);
     }),
@@ -87,9 +84,9 @@ fn can_be_written((_, name): &(&str, &str)) -> bool {
 
 /// Returns the number of spans for which the sink needs more than twice the time limit; one write takes much less.
 ///
-/// Regular times compress well: 80,000 spans may take 33 writes.
+/// Regular times compress well: 40,000 spans may take 17 writes.
 fn spans(name: &str) -> usize {
-    if name.ends_with(".gz") { 240_000 } else { 80_000 }
+    if name.ends_with(".gz") { 120_000 } else { 40_000 }
 }
 
 const LIMIT: Duration = Duration::from_secs(2);
@@ -114,7 +111,7 @@ struct SlowWriter(std::fs::File);
 
 impl Write for SlowWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        std::thread::sleep(Duration::from_millis(60));
+        sleep(Duration::from_millis(120));
         self.0.write(bytes)
     }
     fn flush(&mut self) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Threads that outlive the recording, or record while they end.
 
 use crate::ends::exit;
-use crate::play::{play, record, record_as, work};
+use crate::play::{play, play_by_clock, record, record_as, work};
 use crate::{Scenario, Test};
 use std::cell::RefCell;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         work();
         // Fires before three limits in sequence would end, and long after one.
         let late = || {
-            std::thread::sleep(LIMIT * 5 / 2);
+            support::wait::sleep(LIMIT * 5 / 2);
             crate::sys::exit_now(9)
         };
         std::thread::Builder::new().spawn(late).unwrap();
@@ -86,13 +86,13 @@ pub(crate) const TESTS: &[Test] = &[
         for (scenario, why) in
             [("hanging_sink", "no progress for 1s"), ("hanging_sink_at_exit", "the process ended first")]
         {
-            let played = play(scenario).succeeded();
+            let played = play_by_clock(scenario).succeeded();
             let why = format!("was not written: {why}");
             assert_eq!(played.stderr.matches(&why).count(), 1, "{}", played.stderr);
         }
     }),
     ("hung_sinks_at_exit_share_one_time_limit", || {
-        let played = play("hanging_sinks_at_exit").succeeded();
+        let played = play_by_clock("hanging_sinks_at_exit").succeeded();
         assert_eq!(played.stderr.matches("hang://there was not written").count(), 3, "{}", played.stderr);
     }),
 ];

@@ -125,7 +125,8 @@ fn each_layer_with_memory_enabled_records_it() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(one).with(two).with(three), || {
         info_span!("seen").in_scope(|| allocate(5));
     });
-    let [first, second, third] = [first, second, third].map(|guard| File::of(guard.finish().unwrap()));
+    // All have ended before any is read, which allocates.
+    let [first, second, third] = [first, second, third].map(|guard| guard.finish().unwrap()).map(File::of);
     assert_eq!([&first, &second, &third].map(attribution), ["5<seen", "", "5<"]);
     // Dropping a layer frees its slot.
     let build = || KinetoLayer::builder().no_output().with_memory(true).record_from_start(false).build();

@@ -295,7 +295,7 @@ fn forked_child_may_allocate_and_records_nothing() {
     let busy = || {
         while !stop.load(Ordering::Relaxed) {
             drop(work(50));
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
         }
     };
     let statuses: Vec<i32> = std::thread::scope(|scope| {

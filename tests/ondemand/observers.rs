@@ -1,6 +1,6 @@
 //! Session observers of recordings on external requests.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use support::daemon::{Daemon, Stub, is_available};
 use support::harness::Test;
 use support::program::{Program, TestFolders, Trace};
@@ -21,15 +21,7 @@ fn callbacks(program: &Program) -> Vec<String> {
 
 /// Waits until it has reported `count` callbacks.
 fn wait_for(program: &Program, count: usize) -> Vec<String> {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        let callbacks = callbacks(program);
-        if callbacks.len() >= count {
-            return callbacks;
-        }
-        assert!(Instant::now() < deadline, "{callbacks:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    program.wait_until(|| Some(callbacks(program)).filter(|callbacks| callbacks.len() >= count))
 }
 
 /// The request text is the same as dyno's.

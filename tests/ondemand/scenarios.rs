@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use support::poll_until;
 use support::traced::{
     self, built, from_env, input, report, serve, until_command, with_reporter, work, work_until_command,
 };
@@ -75,11 +76,8 @@ fn asks_again(folder: &Path) {
         if message.to_string().contains("request ended: ") && !has_asked.swap(true, Ordering::Relaxed) {
             std::fs::write(&request, "PROFILE_LAST_MSECS=50").unwrap();
             let answer = || std::fs::read_to_string(request.with_extension("answer")).unwrap();
-            let (asked, is_end) =
-                (Instant::now(), |answer: &str| answer.ends_with("done\n") || answer.ends_with("failed\n"));
-            while !is_end(&answer()) && asked.elapsed() < Duration::from_secs(60) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            let is_end = |answer: &str| answer.ends_with("done\n") || answer.ends_with("failed\n");
+            poll_until(|| is_end(&answer()));
         }
     };
     serve(built(KinetoLayer::builder().log_sink(Arc::new(log))));
@@ -142,7 +140,7 @@ fn threads() -> String {
 fn forks() {
     let guard = from_env();
     let input = input();
-    std::thread::sleep(Duration::from_millis(100));
+    poll_until(|| threads().contains("kineto-ondemand"));
     // SAFETY: the child only does what this crate supports in a forked child, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -248,14 +246,8 @@ impl Collector for SlowCollector {
         Ok(Capabilities::default())
     }
     fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
-        let (asked, from) = (Instant::now(), self.0.load(Ordering::Relaxed));
-        while self.0.load(Ordering::Relaxed) < from + 3 {
-            if asked.elapsed() > Duration::from_secs(20) {
-                report("collector: no step was made");
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let from = self.0.load(Ordering::Relaxed);
+        poll_until(|| self.0.load(Ordering::Relaxed) >= from + 3);
         Ok((Capabilities::default(), Box::new(self.clone())))
     }
 }

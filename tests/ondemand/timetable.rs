@@ -1,7 +1,7 @@
 //! Recordings configured by the environment, without a daemon or code in the program.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use support::daemon::Stub;
 use support::harness::Test;
 use support::program::{Program, TestFolders, Trace};
@@ -194,11 +194,8 @@ fn programs_recording_goes_before_windows() {
     program.wait_for("was refused: the program is recording itself");
     program.send("stop");
     program.wait_for("done: stop");
-    let (before, deadline) = (place.traces().len(), Instant::now() + Duration::from_secs(60));
-    while place.traces().len() == before {
-        assert!(Instant::now() < deadline, "no further window: {}", program.stderr());
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let before = place.traces().len();
+    program.wait_until(|| (place.traces().len() > before).then_some(()));
     let (_, out) = program.end();
     assert!(out.contains(" slices of its own"), "{out}");
     // The program's start discards a running window.

@@ -39,15 +39,7 @@ fn place_request(place: &TestFolders, program: &Program, prepare: impl FnOnce(&P
 /// Waits until the answer contains `end`; returns it.
 fn answer(place: &TestFolders, program: &Program, end: &str) -> String {
     let path = place.triggers().join(format!("{}.answer", program.pid()));
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        if text.ends_with(end) {
-            return text;
-        }
-        assert!(Instant::now() < deadline, "no {end:?} in {text:?}, but: {}", program.stderr());
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    program.wait_until(|| fs::read_to_string(&path).ok().filter(|text| text.ends_with(end)))
 }
 
 /// Requests a short trace and waits for it.

@@ -21,7 +21,6 @@ type ProcessFault = (AmdProfiler, &'static str, fn(&File));
 const SDK: &[Fault] = &[
     ("", |file| whole(file, &[])),
     ("start_error=1", |file| check_unavailable(file, Why::Failed, "rocprofiler_start_context")),
-    ("push_error=1", |file| whole(file, &[])),
     // Missing and invalid records.
     ("drop=2", |file| {
         check_accounted(file);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 use support::virtual_time;
 use support::wait::{sleep, wall};
 use support::{File, enter, exit, layer, nanos, on_thread, record_with};
@@ -214,7 +214,7 @@ impl Recording for PanickingCollector {
     fn pop(&self) {
         self.panic_in("pop");
     }
-    fn drain(&self) {
+    fn drain(&self, _: Duration) {
         self.panic_in("drain");
     }
     fn stop(&self, _: Timestamp, _: Instant) {
@@ -611,13 +611,13 @@ fn work_in_a_pause_is_excluded_even_without_its_launch() {
             let (kind, name, times) = (ActivityType::ConcurrentKernel, batch.name(kernel), (now(), now() + 10));
             batch.work(&DeviceWork { correlation, ..DeviceWork::new(kind, name, (0, 7), times, &ToyShape) });
         });
-        sleep(std::time::Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
     };
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         work("before", 1);
         profiler.pause().unwrap();
-        sleep(std::time::Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
         work("paused", 2);
         profiler.resume().unwrap();
         work("after", 3);
@@ -638,7 +638,7 @@ fn slice_that_ended_in_a_pause_launches_nothing_later() {
         toy.launch("inside", 7, &[(100, 10)]);
         profiler.pause().unwrap();
         drop(span);
-        sleep(std::time::Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
         profiler.resume().unwrap();
         // No hook ran on this thread in the meantime.
         toy.launch("alone", 7, &[(100, 10)]);
@@ -699,9 +699,8 @@ fn work_with_an_impossible_end_is_unfinished() {
 #[virtual_time]
 fn flush_timeout_may_be_unlimited() {
     let toy = Toy::default();
-    let builder = |builder: tracing_kineto::KinetoLayerBuilder| {
-        builder.collector(toy.clone()).flush_timeout(std::time::Duration::MAX)
-    };
+    let builder =
+        |builder: tracing_kineto::KinetoLayerBuilder| builder.collector(toy.clone()).flush_timeout(Duration::MAX);
     let file = record_with(builder, || {
         toy.launch("k", 7, &[(100, 10)]);
     });

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use support::File;
 use tracing::info_span;
 use tracing_kineto::analysis::{Events, Note};
@@ -154,7 +154,7 @@ impl Collector for Drained {
 }
 
 impl Recording for Drained {
-    fn drain(&self) {
+    fn drain(&self, _: Duration) {
         self.0.lock().unwrap().push(std::thread::current().id());
     }
     fn stop(&self, _: Timestamp, _: Instant) {}

@@ -69,8 +69,9 @@ fn written(trace: &Trace) -> Vec<u8> {
 /// Reads a segment, and everything that its trace can show.
 fn use_all(file: &[u8]) -> Result<Segment, ErrorKind> {
     let segment = Trace::read_segment_from(file, "memory").map_err(|error| error.kind())?;
-    let trace = &segment.trace;
-    trace.write(io::sink(), Format::Json).unwrap();
+    let (trace, mut json) = (&segment.trace, Vec::new());
+    trace.write(&mut json, Format::Json).unwrap();
+    assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok(), "{}", String::from_utf8_lossy(&json));
     trace.write(io::sink(), Format::Perfetto).unwrap();
     drop((trace.stats().to_string(), trace.tracks(), trace.why_empty(), trace.events().key_averages().table()));
     Ok(segment)
@@ -199,7 +200,7 @@ fn damaged_file_says_so_in_its_header() {
 fn nonsense_with_valid_checksums_harms_nobody() {
     let file = written(&recorded());
     let frames = frames(&file);
-    let mut state = 1;
+    let (mut state, mut read) = (1, 0);
     for round in 0..300 {
         let mut hostile = file.clone();
         for _ in 0..=round % 3 {
@@ -214,7 +215,10 @@ fn nonsense_with_valid_checksums_harms_nobody() {
             }
             seal(&mut hostile, frame);
         }
-        // Whatever it shows.
-        let _ = use_all(&hostile);
+        match use_all(&hostile) {
+            Ok(_) => read += 1,
+            Err(kind) => assert_eq!(kind, ErrorKind::NotATrace),
+        }
     }
+    assert!(read > 200, "{read}");
 }

@@ -2,7 +2,7 @@
 #![cfg(feature = "gzip")]
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use support::{poll_until, virtual_time};
 use tracing::info_span;
 use tracing_kineto::analysis::Events;
 use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Loss, Overflow, Profiler, Spill, Trace};
@@ -14,14 +14,6 @@ const LIMIT: u64 = 4 << 20;
 const QUARTER: usize = (LIMIT / 4 / 32) as usize;
 /// Slices with a field that complete a quarter, and are far from filling the memory.
 const WITH_FIELDS: usize = QUARTER / 2 + 4096;
-
-fn wait_until(is_done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_done() {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 /// Records `work` into `app.json.gz` of a folder.
 fn record(
@@ -60,7 +52,7 @@ fn parts(folder: &Path) -> Vec<Events> {
 fn work_quarters(folder: &Path, quarters: usize) {
     for quarter in 0..quarters {
         (0..WITH_FIELDS).for_each(|n| info_span!("work", n = quarter * 1_000_000 + n).in_scope(|| ()));
-        wait_until(|| segments(folder).len() > quarter);
+        poll_until(|| segments(folder).len() > quarter);
     }
 }
 
@@ -77,7 +69,7 @@ fn loss(events: &Events, key: &str) -> u64 {
     header["losses"][key].as_u64().unwrap_or(0)
 }
 
-#[test]
+#[virtual_time]
 fn parts_together_are_the_whole_recording() {
     let folder = tempfile::tempdir().unwrap();
     record(
@@ -157,7 +149,7 @@ fn records_at_full_speed_are_written_or_counted() {
 }
 
 // Shows the key SPILL_DIR.
-#[test]
+#[virtual_time]
 fn disk_trouble_is_counted_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let gone = folder.path().join("gone");
@@ -169,7 +161,7 @@ fn disk_trouble_is_counted_and_ends() {
             (0..6 * QUARTER).for_each(|_| info_span!("early").in_scope(|| ()));
             std::fs::create_dir(&gone).unwrap();
             // The next try is within a second or two.
-            wait_until(|| !segments(&gone).is_empty());
+            poll_until(|| !segments(&gone).is_empty());
             info_span!("late").in_scope(|| ());
         },
     );
@@ -187,7 +179,7 @@ fn disk_trouble_is_counted_and_ends() {
     assert!(lost > 0, "the memory was too small for all");
 }
 
-#[test]
+#[virtual_time]
 fn stopped_recording_leaves_its_segments() {
     let folder = tempfile::tempdir().unwrap();
     let mut rest = None;
@@ -218,7 +210,7 @@ fn stopped_recording_leaves_its_segments() {
 }
 
 /// What was written before is gone with its folder, and what follows is in another.
-#[test]
+#[virtual_time]
 fn removed_folder_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let spilled = folder.path().join("spilled");
@@ -231,7 +223,7 @@ fn removed_folder_is_made_again() {
             let first = segments(&spilled).remove(0).parent().unwrap().to_owned();
             std::fs::remove_dir_all(&first).unwrap();
             (0..QUARTER + 4096).for_each(|_| info_span!("after").in_scope(|| ()));
-            wait_until(|| !segments(&spilled).is_empty());
+            poll_until(|| !segments(&spilled).is_empty());
         },
     );
     let parts: Vec<_> = names(folder.path()).into_iter().filter(|name| name != "spilled").collect();
@@ -244,7 +236,7 @@ fn removed_folder_is_made_again() {
 }
 
 /// Without an output, everything is in the segments.
-#[test]
+#[virtual_time]
 fn rest_is_a_segment_where_there_is_no_output() {
     let folder = tempfile::tempdir().unwrap();
     record(
@@ -256,7 +248,7 @@ fn rest_is_a_segment_where_there_is_no_output() {
     assert_eq!(read.map(|segment| slices_begun(&segment.trace)).sum::<u64>(), WITH_FIELDS as u64);
 }
 
-#[test]
+#[virtual_time]
 fn url_of_a_file_is_a_path() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().join("app.json.gz").display());

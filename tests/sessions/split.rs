@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use support::{poll_until, virtual_time};
 use tracing::info_span;
 use tracing_kineto::analysis::{Event, Events};
 use tracing_kineto::torch::{Libkineto, TorchOptions};
@@ -69,11 +70,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn wait_for_segments(folder: &Path, count: usize) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while segments(folder).len() < count {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    poll_until(|| segments(folder).len() >= count);
 }
 
 // Shows the key SPLIT.
@@ -83,23 +80,25 @@ fn parts_end_exactly_with_steps_while_threads_record() {
     const EACH: u64 = 7;
     const OTHERS: usize = 2;
     let folder = tempfile::tempdir().unwrap();
-    let is_over = &AtomicBool::new(false);
+    let (is_over, steps_begun) = (&AtomicBool::new(false), &AtomicU64::new(0));
     record(folder.path(), steps(EACH, STEPS), |profiler| {
         let dispatch = &tracing::dispatcher::get_default(Clone::clone);
         std::thread::scope(|scope| {
             for thread in 0..OTHERS {
                 let work = move || {
-                    for n in (0_u64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
-                        info_span!("other", thread, n).in_scope(|| ());
-                        if n.is_multiple_of(10) {
-                            std::thread::sleep(Duration::from_micros(100));
+                    let mut numbers = 0_u64..;
+                    for step in 0..STEPS {
+                        while steps_begun.load(Ordering::Relaxed) <= step && !is_over.load(Ordering::Relaxed) {
+                            std::thread::yield_now();
                         }
+                        numbers.by_ref().take(20).for_each(|n| info_span!("other", thread, n).in_scope(|| ()));
                     }
                 };
                 let run = move || tracing::dispatcher::with_default(dispatch, work);
                 std::thread::Builder::new().spawn_scoped(scope, run).unwrap();
             }
             for step in 0..STEPS {
+                steps_begun.store(step + 1, Ordering::Relaxed);
                 (0..50).for_each(|n| info_span!("work", step, n).in_scope(|| ()));
                 profiler.step();
             }
@@ -174,7 +173,7 @@ fn parts_without_records_have_no_files() {
 }
 
 /// Without a schedule, steps have no annotations, and what a segment holds is what `kineto repair` writes.
-#[test]
+#[virtual_time]
 fn segments_end_with_steps_too() {
     let folder = tempfile::tempdir().unwrap();
     let split = |builder: KinetoLayerBuilder| {
@@ -256,7 +255,7 @@ fn last_part_of_a_schedule_stays_without_an_output() {
     assert_eq!(segments(folder.path()).iter().map(slices).collect::<Vec<_>>(), [4, 3]);
 }
 
-#[test]
+#[virtual_time]
 fn parts_end_by_time() {
     let folder = tempfile::tempdir().unwrap();
     let split = |builder: KinetoLayerBuilder| builder.spill(Spill::new().split(Split::Time(Duration::from_millis(20))));
@@ -271,7 +270,7 @@ fn parts_end_by_time() {
     assert_eq!(parts.iter().map(found).collect::<Vec<_>>(), [1, 1, 1], "nothing is recorded between them");
 }
 
-#[test]
+#[virtual_time]
 fn parts_end_by_size() {
     let folder = tempfile::tempdir().unwrap();
     let split = |builder: KinetoLayerBuilder| builder.spill(Spill::new().split(Split::Bytes(256 << 10)));

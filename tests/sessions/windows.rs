@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use support::{File, enter, exit, layer, on_thread, record, spawn};
 use tracing::info_span;
 use tracing_kineto::{AsyncSpans, ErrorKind, Fields, KinetoLayerBuilder, Loss, Profiler, Status};
@@ -233,15 +233,19 @@ fn snapshot_has_no_rows_that_begin_after_its_end() {
     with_profiler(
         |b| b,
         |profiler| {
-            let stop_work = AtomicBool::new(false);
+            let (stop_work, count) = (AtomicBool::new(false), AtomicU64::new(0));
             let work = || {
                 while !stop_work.load(Ordering::Relaxed) {
                     info_span!("work").in_scope(|| info_span!("inside").in_scope(|| ()));
+                    count.fetch_add(1, Ordering::Relaxed);
                 }
             };
             let short = |_| {
                 profiler.start().unwrap();
-                std::thread::sleep(std::time::Duration::from_micros(200));
+                let before = count.load(Ordering::Relaxed);
+                while count.load(Ordering::Relaxed) < before + 10 {
+                    std::thread::yield_now();
+                }
                 let snapshot = File::of(profiler.snapshot().unwrap());
                 drop(profiler.stop().unwrap());
                 snapshot

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use support::{File, nanos, on_thread, record, record_with, spawn};
+use support::wait::sleep;
+use support::{File, nanos, on_thread, record, record_with, spawn, virtual_time};
 use tracing::{Instrument, Span, info_span};
 use tracing_kineto::{AsyncSpans, Loss};
 
@@ -305,9 +306,9 @@ fn follows_from_links_the_two_slices() {
 }
 
 /// Imitates the drop of a future, which enters its span for some nanoseconds.
-#[test]
+#[virtual_time]
 fn arrow_prefers_visible_slices_at_both_ends() {
-    let sleep = || std::thread::sleep(std::time::Duration::from_millis(2));
+    let sleep = || sleep(std::time::Duration::from_millis(2));
     let file = record(|| {
         let (cause, effect) = (info_span!("cause"), info_span!("effect"));
         effect.follows_from(&cause);

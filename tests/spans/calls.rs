@@ -10,8 +10,9 @@ use scenarios::{ALL, FILTERED, Scenario};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use support::{File, Slice, layer};
+use std::time::Duration;
+use support::wait::{since, sleep, steady};
+use support::{File, Slice, layer, virtual_time};
 use tracing::{Level, info_span};
 use tracing_kineto::{DumpTrigger, Dumps, Format, KinetoLayerBuilder, Overflow, Spill, Trace};
 use tracing_subscriber::prelude::*;
@@ -273,7 +274,7 @@ pub(super) fn segments(folder: &Path) -> Vec<PathBuf> {
     complete
 }
 
-/// Records a scenario into segments: two, unless the machine is so slow that the second was complete before the end.
+/// Records a scenario into two segments.
 fn record_spilled(scenario: &Scenario, level: Option<Level>) -> Vec<Trace> {
     let folder = tempfile::tempdir().unwrap();
     let (layer, guard) = layer(|builder| {
@@ -281,13 +282,13 @@ fn record_spilled(scenario: &Scenario, level: Option<Level>) -> Vec<Trace> {
         with_level(builder.buffer_limit_bytes(LIMIT), level)
     });
     let cut = || {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let begun = steady();
         // A quarter of the limit. Then each full chunk makes the writer check whether a segment is due.
         let mut spans = FILLERS / 16;
         while segments(folder.path()).is_empty() {
             (0..spans).for_each(|_| info_span!("filler", TEXT).in_scope(|| ()));
-            assert!(Instant::now() < deadline, "{}", scenario.name);
-            std::thread::sleep(Duration::from_millis(10));
+            assert!(since(begun) < Duration::from_secs(60), "{}", scenario.name);
+            sleep(Duration::from_millis(10));
             spans = 16;
         }
     };
@@ -296,13 +297,13 @@ fn record_spilled(scenario: &Scenario, level: Option<Level>) -> Vec<Trace> {
     segments(folder.path()).into_iter().map(|path| Trace::read_segment(path).unwrap().trace).collect()
 }
 
-#[test]
+#[virtual_time]
 fn calls_stay_decided_when_their_first_enters_are_spilled() {
     let mut differences = Differences::default();
     for scenario in ALL {
         for level in LEVELS {
-            let parts =
-                std::iter::repeat_with(|| record_spilled(scenario, level)).find(|parts| parts.len() == 2).unwrap();
+            let parts = record_spilled(scenario, level);
+            assert_eq!(parts.len(), 2, "{}", scenario.name);
             let parts: Vec<_> =
                 parts.iter().map(|part| figures(scenario, part)).filter(|part| !part.is_empty()).collect();
             let expected = [Expected::first_part, Expected::last_part].map(|of| expected(scenario, of));

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
-use std::time::{Duration, Instant};
-use support::{File, Slice, layer, record_with, spawn};
+use std::time::Duration;
+use support::wait::sleep;
+use support::{File, Slice, layer, record_with, spawn, virtual_time};
 use tracing::span::EnteredSpan;
 use tracing::{Level, Span, info_span};
 use tracing_kineto::{KinetoLayerBuilder, Loss, Overflow, Trace};
@@ -284,22 +285,21 @@ fn random_spans_keep_their_fields_and_parents() {
 }
 
 // Shows the key KEEP.
-#[test]
+#[virtual_time]
 fn trace_reaches_back_as_far_as_set() {
     const KEPT: Duration = Duration::from_millis(150);
-    let (layer, guard) = layer(|builder| newest(builder).keep(KEPT));
-    let (trace, age) = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        info_span!("early").in_scope(|| ());
-        std::thread::sleep(KEPT * 2);
-        let begun = Instant::now();
-        info_span!("late").in_scope(|| ());
-        (guard.finish().unwrap(), begun.elapsed())
-    });
-    let file = File::of(trace);
-    assert_eq!(file.all("early").len(), 0);
-    // On a slow machine, the last span may be too old at the stop.
-    assert!(file.all("late").len() == 1 || age > KEPT, "{age:?} {}", file.trace.stats());
-    assert!(file.trace.stats().duration <= KEPT + Duration::from_millis(1), "{}", file.trace.stats());
+    const MS: Duration = Duration::from_millis(1);
+    let file = record_with(
+        |builder| newest(builder).keep(KEPT),
+        || {
+            info_span!("early").in_scope(|| ());
+            sleep(2 * MS);
+            info_span!("late").in_scope(|| ());
+            sleep(KEPT - MS);
+        },
+    );
+    assert_eq!((file.all("early").len(), file.all("late").len()), (0, 1), "{}", file.trace.stats());
+    assert_eq!(file.trace.stats().duration.as_millis(), KEPT.as_millis(), "{}", file.trace.stats());
     assert_counted(&file.trace, 2);
 }
 

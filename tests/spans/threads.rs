@@ -322,7 +322,7 @@ fn repeated_starts_and_stops_under_load_write_whole_files() {
                     profiler.pause().unwrap();
                     profiler.resume().unwrap();
                 }
-                let _ = File::of(profiler.snapshot().unwrap());
+                drop(File::of(profiler.snapshot().unwrap()));
                 let file = File::of(profiler.stop().unwrap());
                 // After a pause, spans that are still open have new ids.
                 let shared: HashSet<_> = file.all("shared").iter().map(|slice| slice.span()).collect();

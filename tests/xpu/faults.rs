@@ -35,7 +35,6 @@ const FAULTS: &[Fault] = &[
         assert_eq!(Counts::of(file).kernels, KERNELS);
     }),
     ("push_error=200", |file| check_whole(file, &[(Loss::LinkedByTime, KERNELS)])),
-    ("clock_error=6", |file| check_whole(file, &[])),
     ("flush_error=200", |file| {
         // Unflushed records arrive when their buffer is full, which does not happen before the end.
         assert_eq!(Counts::of(file), Counts::default());

@@ -8,11 +8,34 @@ mod virtual_time;
 mod virtual_time;
 
 pub use kineto_base::wait;
-pub use virtual_time::virtual_time;
+pub use virtual_time::{CLOCK_VARIABLE, Clock, virtual_time};
 
 use kineto_base::live::{ENTRY_WORDS, HEADER_WORDS, LiveHeader, SLOT_WORDS, SlotUse, journal_entries, slots_start};
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
+
+/// Polls until `is_done` returns true.
+///
+/// # Panics
+/// If it does not return true within a minute.
+#[track_caller]
+pub fn poll_until(mut is_done: impl FnMut() -> bool) {
+    let begun = wait::steady();
+    while !is_done() {
+        assert!(wait::since(begun) < Duration::from_secs(60), "did not happen within a minute");
+        wait::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until all other threads of this process sleep, if a virtual clock is selected; else, gives them time to.
+pub fn wait_for_rest() {
+    #[cfg(all(feature = "virtual-clock", target_os = "linux"))]
+    if let Some(clock) = wait::virtual_clock::selected() {
+        return clock.settle();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+}
 
 /// Returns the entries of a file by their kind and the first number of their key, as a reader finds them.
 pub fn read_entries(file: &Path) -> HashMap<(u32, u64), Vec<u8>> {

@@ -1,6 +1,7 @@
 //! Tests on a clock that moves only if they advance it.
 
-use kineto_base::wait::virtual_clock::{VARIABLE, VirtualClock, selected};
+use kineto_base::wait::virtual_clock::selected;
+pub use kineto_base::wait::virtual_clock::{VARIABLE as CLOCK_VARIABLE, VirtualClock as Clock};
 use std::process::Command;
 
 /// Runs a test on a virtual clock, in a process of its own: the clock is that of the whole process, its children and the
@@ -8,7 +9,7 @@ use std::process::Command;
 ///
 /// # Panics
 /// If the test fails.
-pub fn virtual_time<F: FnOnce(&'static VirtualClock)>(test: F) {
+pub fn virtual_time<F: FnOnce(&'static Clock)>(test: F) {
     if let Some(clock) = selected() {
         return test(clock);
     }
@@ -16,9 +17,9 @@ pub fn virtual_time<F: FnOnce(&'static VirtualClock)>(test: F) {
     let name = name.split_once("::").unwrap().1.trim_end_matches("::{{closure}}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("clock");
-    VirtualClock::create(&file).unwrap();
+    Clock::create(&file).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", name, "--include-ignored", "--nocapture"]).env(VARIABLE, &file);
+    child.args(["--exact", name, "--include-ignored", "--nocapture"]).env(CLOCK_VARIABLE, &file);
     let output = child.output().unwrap();
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let has_passed = output.status.success() && text[0].contains(" 1 passed");

@@ -1,5 +1,6 @@
 //! Two daemons for traced programs: a stand-in for dynolog's, and a stub that a test controls.
 
+use crate::poll_until;
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A stand-in for dynolog's daemon, in Python.
 pub struct Daemon {
@@ -48,15 +49,8 @@ impl Daemon {
 
     /// As [`Daemon::trigger`], once all of these processes are registered.
     pub fn trigger_all(&self, text: &str, pids: &[u32]) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            let known = self.ask("", pids, 0)["processesMatched"].as_array().unwrap().len();
-            if known == pids.len() {
-                return self.trigger(text, pids);
-            }
-            assert!(Instant::now() < deadline, "{known} of {} have registered", pids.len());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        poll_until(|| self.ask("", pids, 0)["processesMatched"].as_array().unwrap().len() == pids.len());
+        self.trigger(text, pids)
     }
 
     fn ask(&self, text: &str, pids: &[u32], limit: u32) -> Value {

@@ -45,7 +45,7 @@ pub mod traces;
 pub mod xpu;
 
 pub use recording::*;
-pub use test_base::{virtual_time, wait};
+pub use test_base::{CLOCK_VARIABLE, Clock, poll_until, virtual_time, wait, wait_for_rest};
 pub use test_macros::virtual_time;
 
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! Starts and controls programs that are traced on demand.
 
+use crate::poll_until;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// The folders of a test: sockets, traces, and the output of programs.
 pub struct TestFolders {
@@ -142,14 +142,12 @@ impl Program {
     /// Waits until `find` returns a value.
     #[track_caller]
     pub fn wait_until<T>(&self, find: impl Fn() -> Option<T>) -> T {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            if let Some(found) = find() {
-                return found;
-            }
-            assert!(Instant::now() < deadline, "timed out; the program's stderr: {}", self.stderr());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let mut found = None;
+        poll_until(|| {
+            found = find();
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     /// Sends a command line to its scenario.
@@ -166,17 +164,8 @@ impl Program {
     /// Closes its input and waits for its end; returns its stderr and stdout.
     pub fn end(mut self) -> (String, String) {
         drop(self.input.take());
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let status = loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > deadline {
-                let _ = self.process.kill();
-                panic!("the program hangs: {}", self.stderr());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
+        poll_until(|| self.process.try_wait().unwrap().is_some());
+        let status = self.process.wait().unwrap();
         let mut out = String::new();
         self.process.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         assert!(status.success(), "{status}: {}", self.stderr());
@@ -219,11 +208,7 @@ pub struct Trace {
 impl Trace {
     /// Waits for a file, which is complete once it exists.
     pub fn wait_for(path: &Path) -> Trace {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !path.exists() {
-            assert!(Instant::now() < deadline, "no {}", path.display());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        poll_until(|| path.exists());
         Trace { json: serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() }
     }
 

@@ -318,12 +318,6 @@ impl Hip {
         call!(hipEventSynchronize(event.0 => u64));
     }
 
-    pub fn elapsed_ms(&self, start: Event, end: Event) -> f32 {
-        let mut milliseconds = 0.0;
-        call!(hipEventElapsedTime(&raw mut milliseconds => *mut f32, start.0 => u64, end.0 => u64));
-        milliseconds
-    }
-
     pub fn synchronize_stream(&self, stream: Stream) {
         call!(hipStreamSynchronize(stream.0 => u64));
     }
