@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The checks whose tools take long to install or whose runs take long: not part of the gate.
 #
-#   scripts/extra-checks.sh              all of them
-#   scripts/extra-checks.sh NAME...      some of them:
+#   scripts/extra-checks.sh                     all of them
+#   scripts/extra-checks.sh [--resume] NAME...  some of them; with --resume without those that have passed at this commit
+#   scripts/extra-checks.sh --last              when each ran last, and how it ended
 #
 #     deny        licences, sources and duplicates of the dependencies (cargo deny, deny.toml)
 #     advisories  known faults of the dependencies (cargo deny)
@@ -12,8 +13,11 @@
 #     thread      data races (nightly, ThreadSanitizer)
 #     memcheck    invalid accesses in one recording with each vendor's simulated libraries (valgrind)
 #     overflow    arithmetic that overflows in a release build
+#     fuzz        each target of fuzz/, FUZZ_SECONDS long, by default 600 (nightly, cargo fuzz)
+#     soak        kills, forks, corrupted records and properties, many times; the vendors' own libraries, all versions
+#     mutants     changes of the code that no test of its package notices (cargo mutants); FILES=<glob> for others than the default
 #
-# Each ends as ok, FAILED, or "not run" with the reason; the exit status is 0 when none failed.
+# Each ends as ok, FAILED, or "not run" with the reason, and may take as long as `limits` states; the exit status is 0 when none failed.
 set -euo pipefail
 
 self=$(realpath "${BASH_SOURCE[0]}")
@@ -22,8 +26,12 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 target=${CARGO_TARGET_DIR:-$PWD/target}
 host=$(rustc -vV | sed -n 's/^host: //p')
 readonly not_run=77
-summary=()
-failed=0
+# In the order in which they run. Minutes, with the installation of the tool and the build.
+readonly checks=(deny advisories semver miri address thread memcheck overflow fuzz soak mutants)
+declare -Ar limits=([deny]=15 [advisories]=15 [semver]=40 [miri]=180 [address]=120 [thread]=120 [memcheck]=60 [overflow]=60 [fuzz]=150
+  [soak]=180 [mutants]=300)
+# A line for each run: name, end, commit, result, seconds.
+readonly journal=$target/extra-checks.tsv
 
 # Ends the check at hand as "not run".
 pass_over() {
@@ -49,7 +57,6 @@ need_nightly() {
 # Runs a test command, and fails if it has no test to run.
 some_tests() {
   local log=$target/extra-checks.log
-  mkdir -p "$target"
   "$@" 2>&1 | tee "$log"
   grep -Eq '^running [1-9]' "$log" || { echo 'no test ran'; return 1; }
 }
@@ -113,7 +120,7 @@ memcheck() {
     roctracer:either::step_is_recorded_completely xpu:recording::all_work_has_rows_and_links; do
     test=${vendor#*:}
     some_tests env "$runner=valgrind --error-exitcode=9" \
-      cargo test --all-features --test "${vendor%%:*}" -- --exact "$test" --test-threads=1
+      cargo test --workspace --all-features --test "${vendor%%:*}" -- --exact "$test" --test-threads=1
   done
 }
 
@@ -122,35 +129,95 @@ overflow() {
     some_tests cargo test --release --workspace --all-features --lib --tests
 }
 
-checks=("$@")
-[[ $# -gt 0 ]] || checks=(deny advisories semver miri address thread memcheck overflow)
-for check in "${checks[@]}"; do
-  case $check in
-  deny | advisories | semver | miri | address | thread | memcheck | overflow) ;;
-  *)
+# A crash is in fuzz/artifacts, with the command that repeats it in the log.
+fuzz() {
+  need_nightly
+  need_tool fuzz cargo-fuzz
+  local name
+  for name in $(cargo fuzz list); do
+    # What it finds stays out of the corpus in git.
+    mkdir -p "$target/corpus/$name"
+    cargo +nightly fuzz run --target-dir "$target/fuzz" "$name" "$target/corpus/$name" "fuzz/corpus/$name" -- \
+      -max_total_time="${FUZZ_SECONDS:-600}" -rss_limit_mb=4096 -timeout=20
+  done
+}
+
+soak() {
+  KINETO_KILLS=200 some_tests cargo test --workspace --all-features --test lifecycle killed_process
+  FORKS=5000 some_tests cargo test --workspace --all-features --test lifecycle forks
+  MUTATIONS=2000 some_tests cargo test --workspace --all-features --test cuda faults::mutated
+  PROPTEST_CASES=20000 some_tests cargo test --workspace --all-features --lib
+  local wheels=${CUPTI_WHEELS:-$target/wheels}
+  bash scripts/wheels.sh "$wheels" || pass_over "the vendors' libraries cannot be fetched here; all else passed"
+  CUPTI_WHEELS=$wheels some_tests cargo test --package kineto-cli --test wheels
+}
+
+mutants() {
+  need_tool mutants cargo-mutants
+  cargo mutants --output "$target" --test-tool cargo --no-shuffle --file "${FILES:-crates/kineto-base/src/{sorted,sorting,fallible,time}.rs}"
+}
+
+# Prints the last run of each check.
+last_runs() {
+  local check
+  printf '%-12s %-21s %-10s %8s  %s\n' check 'ended (UTC)' commit seconds result
+  for check in "${checks[@]}"; do
+    awk -F'\t' -v name="$check" '$1 == name { line = $0 }
+      END { split(line, part, FS); if (line == "") part[2] = "never"
+            printf "%-12s %-21s %-10s %8s  %s\n", name, part[2], part[3], part[5], part[4] }' "$journal"
+  done
+}
+
+# This check alone, in a process that a limit ends.
+if [[ ${1:-} = --run ]]; then
+  set -x
+  "$2"
+  exit
+fi
+
+mkdir -p "$target"
+touch "$journal"
+commit=$(git rev-parse --short HEAD)$([[ -z $(git status --porcelain) ]] || echo +)
+resumes=
+case ${1:-} in
+--last)
+  last_runs
+  exit
+  ;;
+--resume)
+  resumes=yes
+  shift
+  ;;
+esac
+chosen=("$@")
+[[ $# -gt 0 ]] || chosen=("${checks[@]}")
+for check in "${chosen[@]}"; do
+  if [[ ! -v limits[$check] ]]; then
     echo "no such check: $check" >&2
-    sed -n '3,17s/^# \{0,1\}//p' "$self" >&2
+    sed -n '3,21s/^# \{0,1\}//p' "$self" >&2
     exit 2
-    ;;
-  esac
+  fi
 done
-for check in "${checks[@]}"; do
+failed=0
+for check in "${chosen[@]}"; do
+  # What is not committed may have changed since.
+  if [[ -n $resumes && $commit != *+ ]] && grep -q "^$check"$'\t[^\t]*\t'"$commit"$'\tok\t' "$journal"; then
+    echo "$check has passed at $commit"
+    continue
+  fi
   start=$SECONDS
   printf '\n==== %s\n' "$check"
-  set +e
-  (set -e; "$check") </dev/null
-  code=$?
-  set -e
+  code=0
+  timeout "${limits[$check]}m" bash "$self" --run "$check" </dev/null || code=$?
   case $code in
   0) result=ok ;;
   "$not_run") result='not run' ;;
-  *)
-    result="FAILED ($code)"
-    failed=1
-    ;;
+  124) result="FAILED (more than ${limits[$check]} minutes)" ;;
+  *) result="FAILED ($code)" ;;
   esac
-  summary+=("$(printf '%-12s %5s s  %s' "$check" "$((SECONDS - start))" "$result")")
+  [[ $result != FAILED* ]] || failed=1
+  TZ=UTC printf '%s\t%(%Y-%m-%dT%H:%M:%SZ)T\t%s\t%s\t%s\n' "$check" -1 "$commit" "$result" "$((SECONDS - start))" >>"$journal"
 done
 printf '\n==== summary\n'
-printf '%s\n' "${summary[@]}"
+last_runs
 exit "$failed"

@@ -36,7 +36,8 @@ parts() {
   local s=$seconds spill
   spill=$((s < 5 ? s : 5))
   echo "machine 20 60"
-  printf '%s 20 100\n' checks-found checks-packed checks-all-fields checks-exclusive
+  printf '%s 15 90\n' busy-stop-5000 busy-stop-300
+  printf '%s 20 100\n' checks-found checks-packed checks-all-fields checks-exclusive checks-hardware-times
   printf '%s 10 60\n' empty-found empty-packed empty-all-fields empty-exclusive
   printf '%s 55 180\n' overhead-1 overhead-2 overhead-3
   echo "soak $((s + 25)) $((s + 240))"
@@ -105,13 +106,15 @@ require_cupti() {
   use_cupti newest || { echo "FAIL  no libcupti was found or packed: run scripts/gpu-pack.sh with --cupti"; exit 1; }
 }
 
-# configure NAME: selects library and settings of one of the four configurations; fails where its library is missing.
+# configure NAME: selects library and settings of one of the configurations; fails where its library is missing.
 configure() {
   case $1 in
   found) use_cupti found ;;
   packed) use_cupti packed ;;
   all-fields) use_cupti newest && export KINETO_CUPTI_ALL_FIELDS=1 ;;
   exclusive) use_cupti newest && export KINETO_CUPTI_EXCLUSIVE=1 ;;
+  # A GPU without them refuses, with a note in the report.
+  hardware-times) use_cupti newest && export KINETO_CUPTI_HARDWARE_TIMES=1 ;;
   esac
 }
 
@@ -231,6 +234,12 @@ run_injection() {
   expect_kernels "$work"/injection_*.pt.trace.json.gz
 }
 
+# run_busy_stop MILLISECONDS: stops of a busy GPU with this `flush_timeout`.
+run_busy_stop() {
+  require_cupti
+  "$example" "$work/busy-stop-$1.pt.trace.json.gz" --busy-stop "$1"
+}
+
 # Selects a libcupti whose libraries of metrics are there.
 use_counter_libraries() {
   local helper
@@ -284,6 +293,7 @@ run_part() {
   case $part in
   machine | spill | stall | injection | counters | torch) "run_$part" ;;
   *-metrics) run_metrics "${part%-metrics}" ;;
+  busy-stop-*) run_busy_stop "${part#busy-stop-}" ;;
   checks-*) run_checks "${part#checks-}" ;;
   empty-*) run_empty "${part#empty-}" ;;
   overhead-*) run_overhead ;;

@@ -7,7 +7,7 @@
 #   scripts/run-examples.sh --changed   runs those that have changed since they last ran, and checks that the others compile
 #   scripts/run-examples.sh --check     checks that they compile
 #
-# An example has changed if its sources, its lock file or the library's public API (scripts/public-api.py) have. Runs that
+# An example has changed if its sources, its lock file or the library's public API (`sources api` of tests/architecture) have. Runs that
 # succeed are recorded in examples/verified, which belongs into the commit. All cold builds take about ten minutes on two cores.
 set -euo pipefail
 
@@ -25,8 +25,8 @@ fingerprint() {
   [[ $1 != wgpu ]] || folders+=(integrations/wgpu)
   local sources api
   sources=$(git ls-files -z -- "${folders[@]}" | LC_ALL=C sort -z | xargs -0r sha256sum)
-  api=$(python3 scripts/public-api.py)
-  # Without git or Python there is no fingerprint, and nothing counts as verified.
+  api=$(CARGO_TARGET_DIR=$target cargo run --quiet --locked --package test-architecture api)
+  # Without git there is no fingerprint, and nothing counts as verified.
   [[ -n $sources && -n $api ]] || return 1
   printf '%s\n' "$sources" "$api" | sha256sum | cut -d' ' -f1
 }
