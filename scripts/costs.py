@@ -21,6 +21,8 @@ from pathlib import Path
 LIMIT = 2.8
 # The most memory of a row, in bytes.
 ROW_BYTES = 1024
+# Threads that meet in another order may need one more buffer, which only adds instructions: the least of so many counts is compared.
+TRIES = 4
 
 
 def slice_(name, tid, ts, dur, cat="cpu_op", pid=1, **args):
@@ -123,13 +125,11 @@ def count_kilobytes(command, folder):
     return usage.ru_maxrss
 
 
-def check_growth(what, values):
+def compute_growth(values):
+    """Returns how many times more is added from the second size to the third than from the first to the second."""
     first, second = values[1] - values[0], values[2] - values[1]
     # Less than a hundredth of the whole is noise.
-    growth = second / first if first > values[2] / 100 else 0
-    is_good = growth <= LIMIT
-    print(f"{what}: {' '.join(f'{value:,}' for value in values)} instructions, growth times {growth:.2f}{'' if is_good else '  FAULT'}")
-    return is_good
+    return second / first if first > values[2] / 100 else 0
 
 
 def write_trace(path, events):
@@ -142,8 +142,15 @@ def check_case(kineto, name, commands, folder):
     paths = [write_trace(folder / f"{size}.json", make(size)) for size in (smallest, 2 * smallest, 4 * smallest)]
     good = True
     for command in commands or own_commands:
-        counts = [count_instructions(run_arguments(kineto, command, path), folder) for path in paths]
-        good &= check_growth(f"{name}: {' '.join(command)}", counts)
+        values = [count_instructions(run_arguments(kineto, command, path), folder) for path in paths]
+        for _ in range(TRIES - 1):
+            if compute_growth(values) <= LIMIT:
+                break
+            values = [min(value, count_instructions(run_arguments(kineto, command, path), folder)) for value, path in zip(values, paths)]
+        growth = compute_growth(values)
+        is_good = growth <= LIMIT
+        good &= is_good
+        print(f"{name}: {' '.join(command)}: {' '.join(f'{value:,}' for value in values)} instructions, growth times {growth:.2f}{'' if is_good else '  FAULT'}")
     return good
 
 
