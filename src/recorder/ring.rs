@@ -428,7 +428,7 @@ impl RingState {
         let (ids, (first, last)) = (oldest.own_ids(), self.evicted.ids);
         self.evicted.ids = (if first == 0 { ids.start } else { first.min(ids.start) }, last.max(ids.end - 1));
         let is_unique = oldest.chunk.is_unique();
-        let records_before = self.evicted.records;
+        let before = self.evicted;
         // A live file shows what a trace holds, with what that needs.
         let stays = !is_unique && self.live.is_some();
         oldest.uncount_references(&mut self.references);
@@ -454,21 +454,20 @@ impl RingState {
         if self.retained.is_check_due(most) {
             self.drop_unneeded(live);
         }
-        // The chunk is free after what is needed of it is noted.
-        self.note_changes();
-        match (is_unique, is_whole) {
-            (true, true) => pool.give_back([oldest.chunk]),
-            (true, false) => {}
-            (false, _) => {
-                if let Some(at) = self.saved_until.filter(|_| oldest.is_saved()) {
-                    oldest.chunk.mark_moved(at);
-                }
-                if !stays {
-                    oldest.references = Vec::new();
-                }
-                let records = self.evicted.records - records_before;
-                self.held.push(HeldChunk { chunk: oldest, retired: at, records });
+        // Notes what is needed of the chunk, and then frees it, unless a trace holds it.
+        if is_unique {
+            self.note_changes();
+            pool.give_back(is_whole.then_some(oldest.chunk));
+        } else {
+            if let Some(at) = self.saved_until.filter(|_| oldest.is_saved()) {
+                oldest.chunk.mark_moved(at);
             }
+            if !stays {
+                oldest.references = Vec::new();
+            }
+            let (records, unsaved) = (self.evicted.records - before.records, self.evicted.unsaved - before.unsaved);
+            self.held.push(HeldChunk { chunk: oldest, retired: at, records, unsaved });
+            self.note_changes();
         }
         pool.set_held(self.held.len() as u64 * Chunk::BYTES);
         true

@@ -25,8 +25,9 @@ pub(super) struct RingChunk {
 pub(super) struct HeldChunk {
     pub(super) chunk: RingChunk,
     pub(super) retired: Ticks,
-    /// How many of its records are counted as evicted.
+    /// How many of its records are counted as evicted, and as unsaved.
     pub(super) records: u64,
+    pub(super) unsaved: u64,
 }
 
 impl RingChunk {

@@ -3,8 +3,8 @@
 //! A trace of a running recording holds all chunks, while threads record into those that become free after it. So what was
 //! complete at that time stays, and a gap follows. Only the live file needs this, whose reader shows both stretches.
 
+use super::RingState;
 use super::chunk::RingChunk;
-use super::{EvictionCounts, RingState};
 use crate::encoding::Encoded;
 use crate::live::{JournalKind, LiveFile};
 use crate::recorder::RecordedPart;
@@ -65,11 +65,12 @@ impl RingState {
         for id in dropped {
             entries.push(LiveFile::removal(JournalKind::LargePayload, (id, 0)));
         }
-        let mut in_held = 0;
+        // What traces hold is in the file.
+        let mut evicted = self.evicted;
         for held in &self.held {
-            in_held += held.records;
+            evicted.records = evicted.records.saturating_sub(held.records);
+            evicted.unsaved = evicted.unsaved.saturating_sub(held.unsaved);
         }
-        let evicted = EvictionCounts { records: self.evicted.records.saturating_sub(in_held), ..self.evicted };
         entries.push(LiveFile::entry(JournalKind::Evicted, (0, 0), |out| {
             evicted.encode(out);
             self.held_stretches.0.encode(out);
