@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(super) struct RequestPlan {
     warm: Point,
     start: Point,
+    /// If the start is an iteration that was missed: the recording begins with the next multiple of this.
+    roundup: u64,
     length: Length,
     /// When the request expires if it could not start.
     expires: Instant,
@@ -54,17 +56,19 @@ impl RequestPlan {
     /// If its start time has passed.
     pub(super) fn new(request: &Request, moment: &ClockReading) -> Result<RequestPlan, String> {
         let (asked, expires) = (&request.asked, moment.now + request.longest);
+        let roundup = asked.roundup.unwrap_or(1).max(1);
         match (request.start_iteration(), moment.iteration) {
             (Some(_), None) if !request.is_own => {
                 let (now, length) = (Point::Time(moment.now), Length::Time(asked.duration));
-                Ok(RequestPlan { warm: now, start: now, length, expires, falls_back_to_time: true })
+                Ok(RequestPlan { warm: now, start: now, roundup, length, expires, falls_back_to_time: true })
             }
             (Some(named), current) => {
-                let (roundup, warmup) = (asked.roundup.unwrap_or(1), asked.warmup_iterations);
+                let warmup = asked.warmup_iterations;
                 let start = first_iteration(current.unwrap_or(0), named, roundup, warmup);
                 Ok(RequestPlan {
                     warm: Point::Iteration(start.saturating_sub(warmup.max(LEAD))),
                     start: Point::Iteration(start),
+                    roundup,
                     length: Length::Iterations(asked.iterations),
                     expires,
                     falls_back_to_time: false,
@@ -79,7 +83,7 @@ impl RequestPlan {
                     Point::Time(_) | Point::Iteration(_) => Point::Time(moment.now),
                 };
                 let (length, expires) = (Length::Time(request.length()), expires + LATE);
-                let plan = RequestPlan { warm, start, length, expires, falls_back_to_time: false };
+                let plan = RequestPlan { warm, start, roundup, length, expires, falls_back_to_time: false };
                 plan.why_too_late(moment).map_or(Ok(plan), Err)
             }
         }
@@ -90,11 +94,15 @@ impl RequestPlan {
         self.warm.is_reached(moment)
     }
 
-    /// Returns whether the recording must begin; a recording by iterations begins with a whole iteration.
+    /// Returns whether the recording must begin; a recording by iterations begins with a whole iteration, and if it missed the planned
+    /// one, with a later round one: the processes of a job record the same.
     pub(super) fn is_due(&self, moment: &ClockReading) -> bool {
         match self.start {
             Point::Clock(at) => moment.since_epoch() + AHEAD >= at,
-            Point::Iteration(_) => moment.begins && self.start.is_reached(moment),
+            Point::Iteration(planned) => {
+                let at = moment.iteration.unwrap_or(0);
+                moment.begins && (at == planned || at > planned && at.is_multiple_of(self.roundup))
+            }
             Point::Time(_) | Point::Own(_) => self.start.is_reached(moment),
         }
     }
@@ -232,7 +240,7 @@ impl Point {
 /// The current iteration has begun already.
 fn first_iteration(current: u64, named: u64, roundup: u64, warmup: u64) -> u64 {
     let earliest = current + 1 + warmup;
-    if named >= earliest { named } else { earliest.next_multiple_of(roundup.max(1)) }
+    if named >= earliest { named } else { earliest.next_multiple_of(roundup) }
 }
 
 #[cfg(test)]
