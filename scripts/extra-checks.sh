@@ -14,6 +14,7 @@
 #     memcheck    invalid accesses in one recording with each vendor's simulated libraries (valgrind)
 #     overflow    arithmetic that overflows in a release build
 #     fuzz        each target of fuzz/, FUZZ_SECONDS long, by default 600 (nightly, cargo fuzz)
+#     clock       the tests on a virtual clock, when its jumps come late, and when each is a thousand steps
 #     soak        kills, forks, corrupted records and properties, many times; the vendors' own libraries, all versions
 #     mutants     changes of the code that no test of its package notices (cargo mutants); FILES=<glob> for others than the default
 #
@@ -27,9 +28,9 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 host=$(rustc -vV | sed -n 's/^host: //p')
 readonly not_run=77
 # In the order in which they run. Minutes, with the installation of the tool and the build.
-readonly checks=(deny advisories semver miri address thread memcheck overflow fuzz soak mutants)
+readonly checks=(deny advisories semver miri address thread memcheck overflow fuzz clock soak mutants)
 declare -Ar limits=([deny]=15 [advisories]=15 [semver]=40 [miri]=180 [address]=120 [thread]=120 [memcheck]=60 [overflow]=60 [fuzz]=150
-  [soak]=180 [mutants]=300)
+  [clock]=120 [soak]=180 [mutants]=300)
 # A line for each run: name, end, commit, result, seconds.
 readonly journal=$target/extra-checks.tsv
 
@@ -142,10 +143,16 @@ fuzz() {
   done
 }
 
+# All others do not read the variable.
+clock() {
+  VIRTUAL_CLOCK_PACE=late some_tests cargo test --workspace --all-features --no-fail-fast
+  VIRTUAL_CLOCK_PACE=fine some_tests cargo test --workspace --all-features --no-fail-fast
+}
+
 soak() {
-  KINETO_KILLS=200 some_tests cargo test --workspace --all-features --test lifecycle killed_process
-  FORKS=5000 some_tests cargo test --workspace --all-features --test lifecycle forks
-  MUTATIONS=2000 some_tests cargo test --workspace --all-features --test cuda faults::mutated
+  KINETO_KILLS=200 some_tests cargo test --workspace --all-features --test programs killed_process
+  FORKS=5000 some_tests cargo test --workspace --all-features --test programs forks
+  MUTATIONS=2000 some_tests cargo test --workspace --all-features --test devices cuda::faults::mutated
   PROPTEST_CASES=20000 some_tests cargo test --workspace --all-features --lib
   local wheels=${CUPTI_WHEELS:-$target/wheels}
   bash scripts/wheels.sh "$wheels" || pass_over "the vendors' libraries cannot be fetched here; all else passed"

@@ -38,6 +38,39 @@ pub struct VirtualClock {
     deadlines: [AtomicU64; 256],
 }
 
+/// The environment variable of [`Pace`]: `late` or `fine`.
+const PACE_VARIABLE: &str = "VIRTUAL_CLOCK_PACE";
+
+/// How the clock jumps. What a test shows must be the same at each pace.
+#[derive(Clone, Copy)]
+enum Pace {
+    AtOnce,
+    /// After a thousand times as long.
+    Late,
+    /// In a thousand steps, at each of which all that wait look whether they are done.
+    Fine,
+}
+
+/// A thousand times what the looks take from one jump to the next.
+const LATE: Duration = Duration::from_millis(50);
+
+/// The number of steps of a fine jump.
+const FINE: u64 = 1000;
+
+/// Returns the pace that the environment selects.
+///
+/// # Panics
+/// If it is unknown.
+fn pace() -> Pace {
+    static PACE: OnceLock<Pace> = OnceLock::new();
+    *PACE.get_or_init(|| match std::env::var(PACE_VARIABLE).as_deref() {
+        Err(_) => Pace::AtOnce,
+        Ok("late") => Pace::Late,
+        Ok("fine") => Pace::Fine,
+        Ok(other) => panic!("{PACE_VARIABLE}={other}: late or fine"),
+    })
+}
+
 /// How long nothing may come to rest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -189,14 +222,29 @@ impl VirtualClock {
 
     /// Sets the time to the next deadline; returns whether there is one by then.
     fn jump(&self, until: u64) -> bool {
+        let Some(next) = self.next_deadline(until) else { return false };
+        match pace() {
+            Pace::AtOnce => {}
+            Pace::Late => std::thread::sleep(LATE),
+            Pace::Fine => {
+                let step = (next.saturating_sub(self.now()) / FINE).max(1);
+                while let Some(next) = self.next_deadline(next) {
+                    self.now.fetch_max(next.min(self.now() + step), Ordering::SeqCst);
+                    self.wake();
+                    self.settle();
+                }
+            }
+        }
+        self.now.fetch_max(next, Ordering::SeqCst);
+        self.wake();
+        true
+    }
+
+    /// Returns the next time that is waited for, until then.
+    fn next_deadline(&self, until: u64) -> Option<u64> {
         let (now, waiting) = (self.now(), self.deadlines.iter().map(|place| place.load(Ordering::SeqCst)));
         // At rest, an earlier deadline is of a process that ended while it waited.
-        let next = waiting.filter(|at| *at > now && *at <= until).min();
-        if let Some(next) = next {
-            self.now.fetch_max(next, Ordering::SeqCst);
-            self.wake();
-        }
-        next.is_some()
+        waiting.filter(|at| *at > now && *at <= until).min()
     }
 
     /// Waits until nothing runs.
