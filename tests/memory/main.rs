@@ -21,5 +21,5 @@ use tracing_kineto::memory::Tracked;
 static ALLOCATOR: Tracked = Tracked::system();
 
 fn main() -> std::process::ExitCode {
-    harness::run(1, &[records::TESTS, timeline::TESTS, tracked::TESTS])
+    harness::run(1, &[("records", &[records::TESTS]), ("timeline", &[timeline::TESTS]), ("tracked", &[tracked::TESTS])])
 }

@@ -1,13 +1,14 @@
 //! What a program reaches of the profiler in places that do not have it.
 
 use support::gpu::in_child;
+use support::name_of;
 use tracing::info_span;
 use tracing_kineto::{ErrorKind, Format, KinetoLayer};
 use tracing_subscriber::prelude::*;
 
 #[test]
 fn profiler_is_found_without_the_guard() {
-    in_child("handles::child_finds_the_profiler", &[]);
+    in_child(name_of(child_finds_the_profiler), &[]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A tracing allocator: every allocation, also inside a hook, makes a span and an event.
 
 use crate::allocator::{ON, TRACED, trace};
-use support::child;
+use support::{child, name_of};
 use tracing::info_span;
 use tracing_kineto::{KinetoLayer, Loss};
 use tracing_subscriber::prelude::*;
@@ -23,7 +23,7 @@ fn work(other: &tracing::Span, text: &str) {
 
 #[test]
 fn allocator_may_trace() {
-    child::run(&mut child::command("reentrant::child_whose_allocator_traces"));
+    child::run(&mut child::command(name_of(child_whose_allocator_traces)));
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn recordable_gpu_is_ready() {
 fn plugins_are_listed_with_types_or_reasons() {
     let folder = tempfile::tempdir().unwrap();
     plugins::compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
-    plugins::compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=NO_STOP"]);
+    plugins::compile("tests/devices/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=NO_STOP"]);
     let of = |folder: &Path, more: &[(&str, &str)]| {
         let folder = [("KINETO_PLUGIN_LIB_DIR_PATH", folder.to_str().unwrap()), ("KINETO_DISABLE_CUPTI", "1")];
         CommandOutput::new(kineto(&["doctor", "--start"], &[&folder[..], more].concat()))

@@ -7,7 +7,10 @@ mod virtual_time;
 #[cfg(all(feature = "virtual-clock", target_os = "linux"))]
 mod virtual_time;
 
+mod own_process;
+
 pub use kineto_base::wait;
+pub use own_process::{PROCESS_VARIABLE, command_of, name_of, own_process, owns_process};
 pub use virtual_time::{CLOCK_VARIABLE, Clock, virtual_time};
 
 use kineto_base::live::{ENTRY_WORDS, HEADER_WORDS, LiveHeader, SLOT_WORDS, SlotUse, journal_entries, slots_start};

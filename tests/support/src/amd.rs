@@ -7,7 +7,7 @@ use crate::{File, layer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityTypes, KinetoLayerBuilder, Profiler, annotate};
@@ -22,16 +22,15 @@ pub enum AmdProfiler {
     Tracer,
 }
 
-/// The simulated machine; the process has one, so tests take turns.
+/// The simulated machine; the process has one.
 pub struct Machine {
     hip: Hip,
-    _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for the machine and sets its options. HIP starts after the collector has registered.
+/// Returns the machine with these options. HIP starts after the collector has registered.
 pub fn machine(way: AmdProfiler, settings: &str) -> Machine {
     static HAS_STARTED: Mutex<bool> = Mutex::new(false);
-    let turn = simulator::turn();
+    simulator::assert_own_process();
     // Agents are queried once.
     let hip = load(way, "devices=2");
     let mut is_begun = HAS_STARTED.lock().unwrap();
@@ -43,7 +42,7 @@ pub fn machine(way: AmdProfiler, settings: &str) -> Machine {
     }
     rocm::configure(settings);
     rocm::reset();
-    Machine { hip, _turn: turn }
+    Machine { hip }
 }
 
 /// Loads HIP and a profiler with these options.

@@ -1,15 +1,9 @@
-//! Tests in child processes: ignored tests, which other tests start by name.
+//! Tests in child processes: ignored tests, which other tests start.
 
 use std::process::{Command, Output};
+pub use test_base::command_of as command;
 
-/// Returns the command that runs one ignored test of this binary, named with its module.
-pub fn command(test: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", test, "--test-threads=1", "--nocapture"]);
-    command
-}
-
-/// Runs such a command and waits for it.
+/// Runs the command of a test and waits for it.
 ///
 /// # Panics
 ///

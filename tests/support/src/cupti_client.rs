@@ -90,12 +90,12 @@ macro_rules! cupti {
 /// A profiler's session with exclusive use of CUPTI.
 pub struct Session {
     pub cuda: cuda::Cuda,
-    _turn: MutexGuard<'static, ()>,
 }
 
 /// Starts recording these kinds with these options.
+#[track_caller]
 pub fn session(settings: &str, kinds: &[u32]) -> Session {
-    let turn = simulator::turn();
+    simulator::assert_own_process();
     let cuda = cuda::Cuda::with(settings);
     assert_eq!(cupti!(cuptiFinalize()), 0);
     cuda::reset();
@@ -107,7 +107,7 @@ pub fn session(settings: &str, kinds: &[u32]) -> Session {
     for kind in kinds {
         assert_eq!(cupti!(cuptiActivityEnable(*kind => u32)), 0, "{kind}");
     }
-    Session { cuda, _turn: turn }
+    Session { cuda }
 }
 
 impl Drop for Session {

@@ -8,7 +8,6 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
 use std::process::Output;
-use std::sync::MutexGuard;
 use std::time::Duration;
 pub use test_base::fork;
 use tracing_kineto::integration::{CollectorReport, Unavailable};
@@ -40,18 +39,18 @@ pub const VERSIONS: [(&str, u32); 16] = [
 /// Time limit of a stop that should end soon; generous for slow machines.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The simulated machine; the process has one, with one CUPTI, so tests take turns.
+/// The simulated machine; the process has one, with one CUPTI.
 pub struct Machine {
     pub cuda: Cuda,
-    _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for the machine and sets its options.
+/// Returns the machine with these options.
+#[track_caller]
 pub fn machine(settings: &str) -> Machine {
-    let turn = simulator::turn();
+    simulator::assert_own_process();
     let cuda = Cuda::with(settings);
     cuda::reset();
-    Machine { cuda, _turn: turn }
+    Machine { cuda }
 }
 
 impl Deref for Machine {

@@ -7,7 +7,6 @@ use crate::xpu::{self, Xpu};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
-use std::sync::MutexGuard;
 use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder};
 
@@ -18,16 +17,16 @@ pub const TYPES: ActivityTypes = ActivityTypes::DEFAULT
     .with(ActivityType::XpuSync)
     .with(ActivityType::CollectiveComm);
 
-/// The simulated machine; the process has one, with one PTI, so tests take turns.
+/// The simulated machine; the process has one, with one PTI.
 pub struct Machine {
     xpu: Xpu,
-    _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for the machine and sets its options.
+/// Returns the machine with these options.
+#[track_caller]
 pub fn machine(settings: &str) -> Machine {
-    let turn = simulator::turn();
-    let machine = Machine { xpu: Xpu::with(""), _turn: turn };
+    simulator::assert_own_process();
+    let machine = Machine { xpu: Xpu::with("") };
     xpu::configure(settings);
     xpu::reset();
     machine

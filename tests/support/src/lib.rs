@@ -45,8 +45,10 @@ pub mod traces;
 pub mod xpu;
 
 pub use recording::*;
-pub use test_base::{CLOCK_VARIABLE, Clock, poll_until, virtual_time, wait, wait_for_rest};
-pub use test_macros::virtual_time;
+pub use test_base::{
+    CLOCK_VARIABLE, Clock, PROCESS_VARIABLE, name_of, own_process, poll_until, virtual_time, wait, wait_for_rest,
+};
+pub use test_macros::{own_process, virtual_time};
 
 use std::path::{Path, PathBuf};
 

@@ -174,21 +174,22 @@ impl Pti {
     }
 }
 
-/// Exclusive use of the machine, with PTI's views enabled.
+/// The machine, with PTI's views enabled.
 pub struct Session {
     pub xpu: xpu::Xpu,
     pub pti: Pti,
-    _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for the machine, sets its options and enables all views.
+/// Sets the machine's options and enables all views.
+#[track_caller]
 pub fn session(settings: &str) -> Session {
     session_of(settings, &ALL)
 }
 
 /// As [`session`], with these views.
+#[track_caller]
 pub fn session_of(settings: &str, views: &[u32]) -> Session {
-    let turn = simulator::turn();
+    simulator::assert_own_process();
     set_buffer_size(64 << 10);
     let xpu = xpu::Xpu::with(settings);
     let pti = Pti::of(xpu::pti());
@@ -199,7 +200,7 @@ pub fn session_of(settings: &str, views: &[u32]) -> Session {
         let code = pti.call("ptiViewEnable", *view);
         assert!(code == 0 || *view == COMMS && code == 3, "{view}: {code}");
     }
-    Session { xpu, pti, _turn: turn }
+    Session { xpu, pti }
 }
 
 /// The size of the buffers that PTI gets from now on; 0 for none.

@@ -3,12 +3,11 @@
 use libloading::Library;
 use std::ffi::{CString, c_char};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Waits until no other test uses a simulated machine; a process has one of each.
-pub fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Asserts that the test has this process to itself, with the one simulated machine of each vendor that a process has.
+#[track_caller]
+pub fn assert_own_process() {
+    assert!(test_base::owns_process(), "mark the test #[own_process] or #[virtual_time]: it uses a simulated machine");
 }
 
 /// Returns the path of a simulated library, such as `sim_cuda`.

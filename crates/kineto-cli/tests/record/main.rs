@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.as_slice() {
         [play, name] if play == "--play" => ExitCode::from(act(name)),
-        _ => support::harness::run(4, &[TESTS]),
+        _ => support::harness::run(4, &[("record", &[TESTS])]),
     }
 }
 

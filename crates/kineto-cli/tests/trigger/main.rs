@@ -24,7 +24,7 @@ fn main() -> std::process::ExitCode {
         support::traced::play(name);
         return std::process::ExitCode::SUCCESS;
     }
-    support::harness::run(THREADS, &[command::TESTS])
+    support::harness::run(THREADS, &[("command", &[command::TESTS])])
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -37,7 +37,7 @@ pub(crate) fn run(program: &Path, arguments: &[&str], env: &[(&str, &str)]) -> C
 /// Runs a scenario in a child.
 pub(crate) fn start(scenario: &str, arguments: &[&str]) -> ChildResult {
     let arguments: Vec<_> = ["--play", scenario].into_iter().chain(arguments.iter().copied()).collect();
-    run(&std::env::current_exe().unwrap(), &arguments, &[])
+    run(&std::env::current_exe().unwrap(), &arguments, &[(support::PROCESS_VARIABLE, "1")])
 }
 
 /// Runs a scenario in this process.

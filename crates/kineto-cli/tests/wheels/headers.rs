@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use support::harness::Test;
 
-pub(crate) const TESTS: &[Test] = &[("headers::fields_lie_where_nvidias_headers_have_them", each_header)];
+pub(crate) const TESTS: &[Test] = &[("fields_lie_where_nvidias_headers_have_them", each_header)];
 
 /// A view of a record in `records.rs`.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::path::Path;
 use support::cuda;
 use support::harness::Test;
 
-pub(crate) const TESTS: &[Test] = &[("loader::every_library_is_told_of_and_none_is_called", each_library)];
+pub(crate) const TESTS: &[Test] = &[("every_library_is_told_of_and_none_is_called", each_library)];
 
 /// Returns the functions that `ffi.rs` resolves: required ones and optional ones.
 fn functions() -> (Vec<String>, Vec<String>) {

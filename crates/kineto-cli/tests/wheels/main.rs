@@ -46,7 +46,16 @@ fn main() -> std::process::ExitCode {
         println!("skipped: CUPTI_WHEELS names no folder with the vendors' libraries (scripts/wheels.sh)");
         return std::process::ExitCode::SUCCESS;
     }
-    let code = harness::run(1, &[loader::TESTS, metrics::TESTS, walker::TESTS, headers::TESTS, pti::TESTS]);
+    let code = harness::run(
+        1,
+        &[
+            ("loader", &[loader::TESTS]),
+            ("metrics", &[metrics::TESTS]),
+            ("walker", &[walker::TESTS]),
+            ("headers", &[headers::TESTS]),
+            ("pti", &[pti::TESTS]),
+        ],
+    );
     report::publish();
     code
 }

@@ -9,9 +9,9 @@ use std::process::Command;
 use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("metrics::passes_of_metrics_are_counted_without_a_gpu", count_passes),
-    ("metrics::passes_are_those_of_each_chip", count_passes_of_chips),
-    ("metrics::recorded_image_has_the_values_of_the_gpu", evaluate_recorded_image),
+    ("passes_of_metrics_are_counted_without_a_gpu", count_passes),
+    ("passes_are_those_of_each_chip", count_passes_of_chips),
+    ("recorded_image_has_the_values_of_the_gpu", evaluate_recorded_image),
 ];
 
 /// Versions whose host works without a driver; later ones crash or return errors.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::harness::Test;
 
-pub(crate) const TESTS: &[Test] = &[("pti::every_library_is_told_of_and_none_ends_the_process", each_library)];
+pub(crate) const TESTS: &[Test] = &[("every_library_is_told_of_and_none_ends_the_process", each_library)];
 
 /// A version of PTI.
 #[derive(Clone, Debug)]

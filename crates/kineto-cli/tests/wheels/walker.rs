@@ -9,8 +9,7 @@ use support::cuda::{self, Stream};
 use support::cupti_client::{self, ALL, GRAPH_TRACE, MARKER, MARKER_DATA};
 use support::harness::Test;
 
-pub(crate) const TESTS: &[Test] =
-    &[("walker::nvidias_own_walker_finds_the_simulators_records_where_they_are", walk_buffers)];
+pub(crate) const TESTS: &[Test] = &[("nvidias_own_walker_finds_the_simulators_records_where_they_are", walk_buffers)];
 
 /// Versions whose walker works without a driver.
 const WITHOUT_DRIVER: [&str; 6] = ["11.8", "12.4", "12.6", "12.9", "13.0", "13.1"];

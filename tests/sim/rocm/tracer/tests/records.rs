@@ -2,7 +2,8 @@
 #![cfg(target_os = "linux")]
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
+use support::own_process;
 use support::rocm;
 use support::rocm::{Hip, Stream};
 
@@ -58,14 +59,14 @@ fn op_string(domain: u32, operation: u32, kind: u32) -> String {
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
 }
 
-/// A machine with a tool; tests take turns.
-fn machine(settings: &str) -> (Hip, MutexGuard<'static, ()>) {
-    let turn = support::simulator::turn();
+/// A machine with a tool.
+fn machine(settings: &str) -> Hip {
+    support::simulator::assert_own_process();
     let hip = Hip::with_tracer(settings);
     rocm::reset();
     CALLS.lock().unwrap().clear();
     RECORDS.lock().unwrap().clear();
-    (hip, turn)
+    hip
 }
 
 /// What is recorded of `work`, in a pool of that many bytes, by its begin.
@@ -95,9 +96,9 @@ fn record(buffer_size: usize, work: impl FnOnce()) -> Vec<([u64; 8], String)> {
     records
 }
 
-#[test]
+#[own_process]
 fn work_has_its_calls_and_records() {
-    let (hip, _turn) = machine("cpus=2");
+    let hip = machine("cpus=2");
     let (kernel, memory) = (hip.host_kernel("add"), hip.allocate(64));
     let stream = hip.stream();
     let graph = hip.graph(stream, || hip.launch_host(kernel, 1, stream));
@@ -130,9 +131,9 @@ fn work_has_its_calls_and_records() {
     assert_eq!(records[0].0[7], 64);
 }
 
-#[test]
+#[own_process]
 fn pools_are_delivered_when_full() {
-    let (hip, _turn) = machine("");
+    let hip = machine("");
     let kernel = hip.only_kernel("a_kernel_with_a_name_that_takes_room");
     let records = record(512, || {
         (0..50).for_each(|_| hip.launch(kernel, 1, Stream::NULL));
@@ -142,9 +143,9 @@ fn pools_are_delivered_when_full() {
     assert!(rocm::count("delivered_buffers") >= 10);
 }
 
-#[test]
+#[own_process]
 fn errors_are_reported() {
-    let (_hip, _turn) = machine("busy=1");
+    let _hip = machine("busy=1");
     let null: *const c_void = std::ptr::null();
     assert_eq!(ask!(enable_domain_callback(99 => u32, null => *const c_void, null => *const c_void) -> i32), -2);
     assert_eq!(ask!(enable_domain_activity_expl(HIP_OPS => u32, null => *const c_void) -> i32), -4);

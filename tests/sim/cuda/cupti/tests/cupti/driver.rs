@@ -2,9 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use support::cuda::{self, Cuda, Stream};
+use support::own_process;
 
 fn with(settings: &str, test: impl FnOnce(Cuda)) {
-    let _turn = support::simulator::turn();
+    support::simulator::assert_own_process();
     cuda::configure(settings);
     test(Cuda::new());
     cuda::finish();
@@ -20,7 +21,7 @@ macro_rules! call {
     }};
 }
 
-#[test]
+#[own_process]
 fn device_has_properties_and_names_itself_simulated() {
     with("devices=2", |_| {
         let (mut count, mut name) = (0, [0 as c_char; 64]);
@@ -43,7 +44,7 @@ fn device_has_properties_and_names_itself_simulated() {
     });
 }
 
-#[test]
+#[own_process]
 fn kernel_runs_as_long_as_its_name_says() {
     with("", |cuda| {
         let (first, last) = (cuda.event(), cuda.event());
@@ -61,7 +62,7 @@ fn kernel_runs_as_long_as_its_name_says() {
     });
 }
 
-#[test]
+#[own_process]
 fn streams_wait_for_events_and_the_default_stream() {
     with("no_finish=endless", |cuda| {
         let endless = cuda.only_kernel("endless");
@@ -91,7 +92,7 @@ fn streams_wait_for_events_and_the_default_stream() {
     });
 }
 
-#[test]
+#[own_process]
 fn waiting_call_invalidates_a_capture() {
     with("", |cuda| {
         let (stream, kernel) = (cuda.stream(), cuda.only_kernel("captured"));
@@ -112,7 +113,7 @@ fn waiting_call_invalidates_a_capture() {
     });
 }
 
-#[test]
+#[own_process]
 fn capture_follows_events_to_other_streams() {
     with("", |cuda| {
         let (first, second, event, kernel) = (cuda.stream(), cuda.stream(), cuda.event(), cuda.only_kernel("forked"));
@@ -131,7 +132,7 @@ fn capture_follows_events_to_other_streams() {
     });
 }
 
-#[test]
+#[own_process]
 fn graphs_move_bytes_at_launch() {
     with("", |cuda| {
         let (stream, memory) = (cuda.stream(), cuda.allocate(8));
@@ -147,7 +148,7 @@ fn graphs_move_bytes_at_launch() {
     });
 }
 
-#[test]
+#[own_process]
 fn invalid_arguments_are_refused() {
     with("", |cuda| {
         let memory = cuda.allocate(64);
@@ -185,7 +186,7 @@ fn invalid_arguments_are_refused() {
     });
 }
 
-#[test]
+#[own_process]
 fn calls_fail_on_a_thread_without_a_context() {
     with("", |cuda| {
         let kernel = cuda.only_kernel("homeless").0;
@@ -199,7 +200,7 @@ fn calls_fail_on_a_thread_without_a_context() {
     });
 }
 
-#[test]
+#[own_process]
 fn functions_are_found_by_name() {
     with("", |_| {
         let find = |name: &CStr| {
@@ -217,7 +218,7 @@ fn functions_are_found_by_name() {
     });
 }
 
-#[test]
+#[own_process]
 fn machine_may_have_no_devices() {
     with("", |_| {
         cuda::configure("devices=0");

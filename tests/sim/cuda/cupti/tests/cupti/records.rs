@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use support::cuda::{self, Cuda, Stream, count};
 use support::cupti;
 use support::cupti_client::*;
+use support::own_process;
 
-#[test]
+#[own_process]
 fn buffer_holds_at_most_the_clients_record_limit() {
     let session = session("", &[KERNEL, OVERHEAD]);
     let kernel = session.cuda.only_kernel("single");
@@ -21,7 +22,7 @@ fn buffer_holds_at_most_the_clients_record_limit() {
     assert!(buffers.iter().filter(|buffer| walk(&buffer.bytes, 12).len() > 1).count() <= 1);
 }
 
-#[test]
+#[own_process]
 fn each_context_has_its_own_buffer() {
     let session = session("devices=2,no_finish=endless", &[KERNEL]);
     let cuda = &session.cuda;
@@ -36,7 +37,7 @@ fn each_context_has_its_own_buffer() {
     cuda.set_current(here);
 }
 
-#[test]
+#[own_process]
 fn refused_and_tiny_buffers_lose_their_records() {
     let session = session("", &[KERNEL]);
     let cuda = &session.cuda;
@@ -52,7 +53,7 @@ fn refused_and_tiny_buffers_lose_their_records() {
     assert_eq!(count("dropped"), 10);
 }
 
-#[test]
+#[own_process]
 fn external_ids_outlive_a_session() {
     let _first = session("", &[EXTERNAL]);
     assert_eq!((push(3, 5), count("push_depth")), (0, 1));
@@ -61,7 +62,7 @@ fn external_ids_outlive_a_session() {
     assert_eq!((count("pushes"), count("pops"), count("push_depth")), (1, 2, 0));
 }
 
-#[test]
+#[own_process]
 fn attributes_have_sizes() {
     let _session = session("", &[]);
     let set = |attribute: u32, mut size: usize| {
@@ -94,7 +95,7 @@ const LENGTHS: [(&str, u32, [usize; 10]); 17] = [
     ("13.5", 130_500, [248, 112, 96, 104, 40, 24, 56, 56, 56, 56]),
 ];
 
-#[test]
+#[own_process]
 fn records_of_every_version_have_its_lengths() {
     for (version, number, lengths) in LENGTHS {
         let session = session(&format!("cupti={version},devices=2"), &ALL);
@@ -140,7 +141,7 @@ fn everything(cuda: &Cuda) {
     cuda.synchronize();
 }
 
-#[test]
+#[own_process]
 fn launch_attributes_are_in_the_records() {
     let session = session("cupti=13.1", &[KERNEL, DRIVER]);
     let cuda = &session.cuda;
@@ -160,7 +161,7 @@ fn launch_attributes_are_in_the_records() {
     assert_eq!(calls.map(|call| call.u32(4)).collect::<Vec<_>>(), [652]);
 }
 
-#[test]
+#[own_process]
 fn nodes_of_a_graph_share_the_launch() {
     let session = session("", &[KERNEL, DRIVER]);
     let cuda = &session.cuda;
@@ -189,7 +190,7 @@ fn nodes_of_a_graph_share_the_launch() {
     assert_eq!(nodes.len(), 4);
 }
 
-#[test]
+#[own_process]
 fn calls_can_be_enabled_or_disabled() {
     let session = session("", &[DRIVER]);
     let cuda = &session.cuda;
@@ -209,7 +210,7 @@ fn calls_can_be_enabled_or_disabled() {
     assert_eq!(records().iter().map(|call| call.u32(4)).collect::<Vec<_>>(), [17]);
 }
 
-#[test]
+#[own_process]
 fn calls_have_names_and_kinds_versions() {
     let _session = session("", &[]);
     let text = |get: &dyn Fn(*mut *const std::ffi::c_char) -> i32| {

@@ -1,12 +1,13 @@
 //! A program without a profiler: Level Zero without PTI.
 
 use std::time::{Duration, Instant};
+use support::own_process;
 use support::xpu;
 use support::xpu::{MemoryKind, WaitKind, Xpu};
 
-#[test]
+#[own_process]
 fn a_program_runs_without_pti() {
-    let _turn = support::simulator::turn();
+    support::simulator::assert_own_process();
     xpu::level_zero();
     xpu::configure("devices=2");
     let xpu = Xpu::new();

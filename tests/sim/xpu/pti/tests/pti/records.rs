@@ -1,10 +1,11 @@
 //! PTI's records and buffers, where no test of the collector holds them.
 
+use support::own_process;
 use support::pti_client::*;
 use support::xpu;
 use support::xpu::{MemoryKind, WaitKind};
 
-#[test]
+#[own_process]
 fn views_that_there_are_not_are_refused() {
     let session = session_of("pti=0.16", &[]);
     let enable = |kind| session.pti.call("ptiViewEnable", kind);
@@ -13,7 +14,7 @@ fn views_that_there_are_not_are_refused() {
     assert_eq!((enable(SYNC), xpu::count("enabled_views")), (0, 1));
 }
 
-#[test]
+#[own_process]
 fn buffers_that_are_full_come_by_themselves() {
     let session = session_of("", &[KERNEL]);
     let kernels = |count: usize| {
@@ -33,7 +34,7 @@ fn buffers_that_are_full_come_by_themselves() {
     assert_eq!((session.pti.of_kind(KERNEL).len(), xpu::count("dropped")), (0, 3));
 }
 
-#[test]
+#[own_process]
 fn a_class_of_calls_leaves_the_others_out() {
     let session = session_of("", &[RUNTIME_API]);
     assert_eq!(session.pti.only_core_calls(), 0);
@@ -51,7 +52,7 @@ fn a_class_of_calls_leaves_the_others_out() {
     assert_eq!(session.pti.of_kind(RUNTIME_API).len(), 1);
 }
 
-#[test]
+#[own_process]
 fn a_barrier_is_a_synchronization() {
     let session = session("");
     let queue = session.xpu.queue(0);
@@ -60,7 +61,7 @@ fn a_barrier_is_a_synchronization() {
     assert_eq!(session.pti.of_kind(SYNC).iter().map(|row| row.u32(4)).collect::<Vec<_>>(), [1, 3]);
 }
 
-#[test]
+#[own_process]
 fn records_are_as_long_as_in_their_version() {
     for (version, lengths) in
         [("0.12", [168, 136, 168, 136]), ("0.17", [168, 136, 168, 136]), ("1.0", [184, 152, 192, 152])]

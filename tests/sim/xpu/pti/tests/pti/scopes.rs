@@ -1,6 +1,7 @@
 //! Metrics of kernels.
 
 use std::ffi::{CStr, CString, c_char};
+use support::own_process;
 use support::pti_client::*;
 use support::xpu;
 use support::xpu::WaitKind;
@@ -59,7 +60,7 @@ fn calculated(pti: Pti, scope: usize, index: usize, metrics: usize) -> Vec<(u64,
     (0..count).map(record).collect()
 }
 
-#[test]
+#[own_process]
 fn each_kernel_of_the_device_has_its_values() {
     let session = session_of("devices=2", &[KERNEL]);
     let pti = session.pti;
@@ -89,7 +90,7 @@ fn each_kernel_of_the_device_has_its_values() {
     assert_eq!((xpu::count("scopes"), xpu::count("open_scopes")), (1, 0));
 }
 
-#[test]
+#[own_process]
 fn what_cannot_be_collected_is_refused() {
     let session = session_of("", &[]);
     let pti = session.pti;
