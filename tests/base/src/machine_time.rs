@@ -3,6 +3,7 @@
 use crate::own_process::{owns_process, run_again};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// The environment variable that selects no clock here.
 pub const CLOCK_VARIABLE: &str = "VIRTUAL_CLOCK_FILE";
@@ -18,6 +19,16 @@ impl Clock {
     /// None.
     pub fn create(_: &Path) -> io::Result<&'static Clock> {
         Ok(&Clock)
+    }
+
+    /// Waits that long.
+    pub fn advance(&self, by: Duration) {
+        std::thread::sleep(by);
+    }
+
+    /// Gives threads time to come to rest.
+    pub fn settle(&self) {
+        std::thread::sleep(Duration::from_millis(100));
     }
 
     /// Calls `work`.

@@ -84,7 +84,7 @@ fn bounds_follow_the_configuration() {
     let place = TestFolders::new();
     let env = [("KINETO_ONDEMAND_MAX_DURATION_SECS", "7"), ("KINETO_ONDEMAND_MAX_AHEAD_SECS", "60")];
     let program = start_after(&place, "true", &env);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     let answer = ask(&place, &program, &place.text_for_a_time("a.json", 7_001), "failed\n");
     assert!(answer.contains("must be between 1 ms and 7s (KINETO_ONDEMAND_MAX_DURATION_SECS)"), "{answer}");
     let answer = ask(&place, &program, &text_ahead(&place, "a.json", 2), "failed\n");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::time::Duration;
+use support::CLOCK_VARIABLE;
 use support::daemon::Stub;
 use support::harness::Test;
 use support::program::{Program, TestFolders, Trace};
@@ -15,10 +16,18 @@ pub(crate) const TESTS: &[Test] = &[
     ("invalid_file_changes_nothing", invalid_file_changes_nothing),
 ];
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Starts a program with that text in its configuration file.
 fn start(place: &TestFolders, scenario: &str, text: &str) -> Program {
+    start_with(place, scenario, text, &[])
+}
+
+/// As [`start`] with more variables.
+fn start_with(place: &TestFolders, scenario: &str, text: &str, env: &[(&str, &str)]) -> Program {
     write(place, text);
-    place.start_with(scenario, &[("KINETO_CONFIG", place.file("libkineto.conf").to_str().unwrap())])
+    let file = place.file("libkineto.conf");
+    place.start_with(scenario, &[&[("KINETO_CONFIG", file.to_str().unwrap())], env].concat())
 }
 
 fn write(place: &TestFolders, text: &str) {
@@ -71,21 +80,31 @@ fn client_stops_and_starts_by_the_file() {
     const OFTEN: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0";
     let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
-    let program = start(&place, "serve", &format!("{OFTEN}\nENABLE_IPC_FABRIC=false"));
-    assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "the file disables the client");
+    let (clock, file) = place.clock();
+    let off = format!("{OFTEN}\nENABLE_IPC_FABRIC=false");
+    let mut program = start_with(&place, "commanded", &off, &[(CLOCK_VARIABLE, &file)]);
+    program.send("nothing");
+    clock.run(|| program.wait_for("done: nothing"));
+    clock.advance(SECOND);
+    assert!(stub.waiting_poll().is_none(), "the file disables the client");
     write(&place, OFTEN);
-    program.wait_for("ENABLE_IPC_FABRIC unset (at once)");
-    trace(&place, &stub, &program, "a.json");
-    write(&place, &format!("{OFTEN}\nENABLE_IPC_FABRIC=0"));
-    program.wait_for("ENABLE_IPC_FABRIC=false (at once)");
+    clock.run(|| {
+        program.wait_for("ENABLE_IPC_FABRIC unset (at once)");
+        trace(&place, &stub, &program, "a.json");
+        write(&place, &format!("{OFTEN}\nENABLE_IPC_FABRIC=0"));
+        program.wait_for("ENABLE_IPC_FABRIC=false (at once)");
+    });
     // A poll that was under way.
-    while let Some(poll) = stub.poll_within(Duration::from_millis(100)) {
+    if let Some(poll) = stub.waiting_poll() {
         stub.answer(&poll, "");
     }
-    assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "the client was disabled");
+    clock.advance(SECOND);
+    assert!(stub.waiting_poll().is_none(), "the client was disabled");
     write(&place, &format!("{OFTEN}\nENABLE_IPC_FABRIC=yes"));
-    trace(&place, &stub, &program, "b.json");
-    let (said, _) = program.end();
+    let (said, _) = clock.run(|| {
+        trace(&place, &stub, &program, "b.json");
+        program.end()
+    });
     assert_eq!(said.matches("registered with the dynolog daemon").count(), 2, "{said}");
 }
 

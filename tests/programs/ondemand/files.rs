@@ -53,7 +53,7 @@ fn request_fails_at_the_file_size_limit() {
     let place = TestFolders::new();
     // Any trace is larger.
     let program = start_after(&place, "ulimit -S -f 4", &[]);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     let answer = ask(&place, &program, &place.text_for_a_time("a.json", 1), "failed\n");
     assert!(answer.contains("File too large") && answer.contains("ulimit -f"), "{answer}");
     assert_eq!(place.traces().len(), 0);
@@ -126,7 +126,7 @@ fn request_replaces_its_own_file() {
 fn oldest_files_of_requests_are_removed() {
     let place = TestFolders::new();
     let program = start_after(&place, "true", &[("KINETO_ONDEMAND_FILES", "2")]);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     write_foreign(&place.trace("a.json"));
     for name in ["a.json", "b.json", "c.json"] {
         ask(&place, &program, &place.text_for_a_time(name, 1), "done\n");
@@ -161,7 +161,7 @@ fn request_keeps_a_file_that_replaced_its_own() {
 fn request_replaces_no_execution_trace() {
     let place = TestFolders::new();
     let program = start_after(&place, "true", &[("ENABLE_PYTORCH_EXECUTION_TRACE", "1")]);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     let execution_trace = place.trace_of(&program, "a.json").with_extension("et.json");
     write_foreign(&execution_trace);
     ask(&place, &program, &place.text_for_a_time("a.json", 1), "done\n");
@@ -189,7 +189,7 @@ fn files_of_requests_are_private() {
     let place = TestFolders::new();
     for (env, expected) in [(&[][..], 0o600), (&[("KINETO_TRACE_FILE_MODE", "644")], 0o644)] {
         let program = start_after(&place, "umask 027", env);
-        program.wait_for(".request` traces this process");
+        program.wait_for_watch();
         ask(&place, &program, &place.text_for_a_time("a.json", 1), "done\n");
         let mode = fs::metadata(place.trace_of(&program, "a.json")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, expected, "{env:?}");
@@ -201,7 +201,7 @@ fn file_names_have_the_parts_of_the_process() {
     let place = TestFolders::new();
     let env = [("KINETO_HOST_NAME", "node7"), ("RANK", "3"), ("WORLD_SIZE", "8")];
     let program = start_after(&place, "true", &env);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     fs::create_dir(place.trace("node7")).unwrap();
     ask(&place, &program, &place.text_for_a_time("{host}/{rank}.{pid}.json", 1), "done\n");
     assert!(place.trace(&format!("node7/3.{}.json", program.pid())).exists());
@@ -216,7 +216,7 @@ fn file_names_have_the_parts_of_the_process() {
 fn log_in_json_has_the_outcome() {
     let place = TestFolders::new();
     let program = start_after(&place, "true", &[("KINETO_LOG_FORMAT", "json")]);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     let text = format!("{}\nREQUEST_TRACE_ID=17", place.text_for_a_time("a.json", 1));
     ask(&place, &program, &text, "done\n");
     ask(&place, &program, "ACTIVITIES_DURATION_MSECS=0", "failed\n");

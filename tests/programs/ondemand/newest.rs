@@ -22,7 +22,7 @@ fn start(place: &TestFolders, scenario: &str) -> Program {
     let own = place.trace("own.json").display().to_string();
     let env = [("KINETO_OVERFLOW", "keep_newest"), ("KINETO_ACTIVITIES_LOG_FILE", &own), ("KINETO_LOG_LEVEL", "info")];
     let program = place.start_watching_with(scenario, &env);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     program
 }
 

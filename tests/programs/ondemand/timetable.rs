@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use support::CLOCK_VARIABLE;
 use support::daemon::Stub;
 use support::harness::Test;
 use support::program::{Program, TestFolders, Trace};
@@ -87,16 +88,17 @@ fn windows_have_numbered_files_and_start_by_the_period() {
         ("KINETO_START_PERIOD_MS", "400"),
         ("KINETO_START_WINDOWS", "3"),
     ];
-    let program = start(&place, "works at once", &env);
+    let (clock, file_of_clock) = place.clock();
+    let program = start(&place, "works at once", &[&env[..], &[(CLOCK_VARIABLE, &file_of_clock)]].concat());
     let paths = [".1", ".2", ".3"].map(|window| file(&place, &program, window));
-    let starts = paths.each_ref().map(|path| Trace::wait_for(path).window().0 - before - 50_000_000);
+    let starts = clock.run(|| paths.each_ref().map(|path| Trace::wait_for(path).window().0 - before - 50_000_000));
     println!("starts, in ms: {:?}", starts.map(|start| start / 1_000_000));
     for (start, planned) in starts.into_iter().zip([0, 400_000_000, 800_000_000]) {
         assert!(start >= planned - WALL, "{starts:?}");
     }
     // Long enough for a fourth window.
-    std::thread::sleep(Duration::from_millis(500));
-    let (said, _) = program.end();
+    clock.advance(Duration::from_millis(500));
+    let (said, _) = clock.run(|| program.end());
     assert!(said.contains("triggered by the configuration (window 3): 100ms") && !said.contains("window 4"), "{said}");
     assert_eq!(place.traces().len(), 3);
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use support::CLOCK_VARIABLE;
 use support::daemon::Stub;
 use support::harness::Test;
 use support::program::{Program, TestFolders, Trace, in_pid_namespace};
@@ -95,41 +96,51 @@ fn built_layer_watches_a_folder() {
     let place = TestFolders::new();
     let folder = place.triggers().display().to_string();
     let program = place.start_with(&format!("watches in {folder}"), &[("KINETO_USE_DAEMON", "")]);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     take_trace(&place, &program);
     program.end();
 }
 
 fn request_file_waits_during_a_recording() {
     let place = TestFolders::new();
-    let mut program = place.start_watching("commanded");
-    program.send("start");
-    program.wait_for("done: start");
+    let (clock, file) = place.clock();
+    let mut program = place.start_watching_with("commanded", &[(CLOCK_VARIABLE, &file)]);
+    clock.run(|| {
+        program.wait_for_watch();
+        program.send("start");
+        program.wait_for("done: start");
+    });
     fs::write(request(&place, &program), place.text_for_a_time("a.json", 1500)).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    clock.advance(Duration::from_secs(1));
     assert!(request(&place, &program).exists());
     program.send("stop");
-    program.wait_for("recording started");
-    fs::write(request(&place, &program), place.text_for_a_time("b.json", 10)).unwrap();
-    let name = |name: &str| place.trace_of(&program, &format!("{name}.json"));
-    let (first, second) = (Trace::wait_for(&name("a")), Trace::wait_for(&name("b")));
-    assert!(second.window().0 >= first.window().0 + first.window().1);
-    let (said, _) = program.end();
+    let (said, _) = clock.run(|| {
+        program.wait_for("recording started");
+        fs::write(request(&place, &program), place.text_for_a_time("b.json", 10)).unwrap();
+        let name = |name: &str| place.trace_of(&program, &format!("{name}.json"));
+        let (first, second) = (Trace::wait_for(&name("a")), Trace::wait_for(&name("b")));
+        assert!(second.window().0 >= first.window().0 + first.window().1);
+        program.end()
+    });
     assert!(!said.contains("is queued behind"), "{said}");
 }
 
 fn request_file_waits_until_it_is_written() {
     let place = TestFolders::new();
-    let program = place.start_watching("serve");
+    let (clock, file) = place.clock();
+    let program = place.start_watching_with("serve", &[(CLOCK_VARIABLE, &file)]);
+    clock.run(|| program.wait_for_watch());
     let mut file = fs::File::create(request(&place, &program)).unwrap();
     write!(file, "ACTIVITIES_LOG_FILE={}", place.trace("a.json").display()).unwrap();
     // Longer than the grace time of a file that existed before the watch.
-    std::thread::sleep(Duration::from_millis(1500));
+    clock.advance(Duration::from_secs(5));
     assert!(request(&place, &program).exists());
     file.write_all(b"\nACTIVITIES_DURATION_MSECS=10").unwrap();
     drop(file);
-    Trace::wait_for(&place.trace_of(&program, "a.json"));
-    program.end();
+    clock.run(|| {
+        Trace::wait_for(&place.trace_of(&program, "a.json"));
+        program.end();
+    });
 }
 
 fn untrusted_files_are_refused() {
@@ -173,7 +184,7 @@ fn files_of_other_users_need_trust() {
     program.end();
     assert_eq!(place.traces().len(), 0);
     let program = place.start_watching_with("serve", &[("KINETO_DAEMON_UID", "12345")]);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     place_request(&place, &program, |path| foreign(path).unwrap());
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.wait_for("triggered by a file of user 12345");
@@ -219,7 +230,7 @@ fn folder_and_daemon_both_serve_requests() {
     let program = place.start_watching_with("serve", &[("KINETO_USE_DAEMON", "1")]);
     stub.answer(&stub.poll(), &place.text_for_a_time("a.json", 10));
     Trace::wait_for(&place.trace_of(&program, "a.json"));
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     take_trace(&place, &program);
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
     Trace::wait_for(&place.trace_of(&program, "b.json"));

@@ -1,6 +1,6 @@
 //! Starts and controls programs that are traced on demand.
 
-use crate::poll_until;
+use crate::{Clock, poll_until};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -50,6 +50,12 @@ impl TestFolders {
         self.text_for(name, &format!("ACTIVITIES_DURATION_MSECS={milliseconds}"))
     }
 
+    /// Makes a clock for programs with `CLOCK_VARIABLE`, whose time passes only as the test lets it; returns its file, too.
+    pub fn clock(&self) -> (&'static Clock, String) {
+        let file = self.file("clock");
+        (Clock::create(&file).unwrap(), file.display().to_string())
+    }
+
     /// Returns the path of another file.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -72,7 +78,7 @@ impl TestFolders {
     /// Starts a program that watches the trigger folder, and waits until it does.
     pub fn start_watching(&self, scenario: &str) -> Program {
         let program = self.start_watching_with(scenario, &[]);
-        program.wait_for(".request` traces this process");
+        program.wait_for_watch();
         program
     }
 
@@ -148,6 +154,11 @@ impl Program {
             found.is_some()
         });
         found.unwrap()
+    }
+
+    /// Waits until it watches the trigger folder.
+    pub fn wait_for_watch(&self) {
+        self.wait_for(".request` traces this process");
     }
 
     /// Sends a command line to its scenario.

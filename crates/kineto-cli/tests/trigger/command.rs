@@ -92,7 +92,7 @@ fn start_keeping_newest(place: &TestFolders, env: &[(&str, &str)]) -> Program {
 fn command_gets_the_last_records() {
     let place = TestFolders::new();
     let program = start_keeping_newest(&place, &[]);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     let (pid, path) = (pid_of(&program), place.trace("last.json").display().to_string());
     let output = kineto(&[&pid, "--log-file", &path, "--last", "2s"]);
     assert_eq!((output.status, output.errors.as_str()), (0, ""), "{output:?}");
@@ -386,7 +386,7 @@ fn top_shows_what_a_process_records() {
     let (place, shm) = (TestFolders::new(), tempfile::tempdir_in("/dev/shm").unwrap());
     let folder = shm.path().to_str().unwrap();
     let program = start_keeping_newest(&place, &[("KINETO_SHM_DIR", folder), ("KINETO_BUFFER_LIMIT_MB", "8")]);
-    program.wait_for(".request` traces this process");
+    program.wait_for_watch();
     let pid = pid_of(&program);
     for target in [pid.as_str(), folder] {
         // The first spans end soon after the start.
