@@ -93,11 +93,27 @@ pub fn unpark(thread: &Thread) {
 
 static UNPARKED: AtomicU64 = AtomicU64::new(0);
 
+/// Waits by `look`, which returns whether what it waits for has happened, once it has or after the time that it is given.
+///
+/// A virtual clock does not pass `until` before this has returned. What `look` waits for does not follow that clock: it is called
+/// again and again.
+pub(crate) fn look_until(until: Option<Instant>, look: &mut dyn FnMut(Duration) -> bool) {
+    const MOMENT: Duration = Duration::from_millis(5);
+    match selected() {
+        Some(clock) => clock.look_until(deadline_by(clock, until), &mut || look(MOMENT)),
+        None => _ = look(until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()))),
+    }
+}
+
 fn wait_by(clock: &VirtualClock, until: Option<Instant>, is_done: &dyn Fn() -> bool) {
+    clock.wait(deadline_by(clock, until), is_done);
+}
+
+/// Returns that time of the virtual clock, in nanoseconds.
+fn deadline_by(clock: &VirtualClock, until: Option<Instant>) -> Option<u64> {
     let (begin, at) = origin(clock);
     let nanos = |passed: Duration| u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
-    let deadline = until.map(|until| at.saturating_add(nanos(until.saturating_duration_since(*begin))));
-    clock.wait(deadline, is_done);
+    until.map(|until| at.saturating_add(nanos(until.saturating_duration_since(*begin))))
 }
 
 impl Condvar {

@@ -4,6 +4,7 @@
 
 use kineto_base::channel::{bounded, channel};
 use kineto_base::clock::{Anchor, Converter, now};
+use kineto_base::os::datagram::wait_readable;
 use kineto_base::os::thread::spawn;
 use kineto_base::wait::virtual_clock::selected;
 use kineto_base::wait::{park_until, sleep, steady, unpark, wall};
@@ -139,6 +140,29 @@ fn time_passes_by_itself_while_something_waits_for_it() {
         clock.run(|| (0..24).for_each(|_| sleep(3600 * SECOND)));
         assert!(steady() - begin - 86_400 * SECOND < SECOND);
         assert!(machine.elapsed() < 3600 * SECOND);
+    });
+}
+
+/// Else a thread that waits for a descriptor would be late by all the steps that others take meanwhile.
+#[test]
+fn time_does_not_pass_a_wait_for_a_descriptor() {
+    virtual_time(|clock| {
+        let (begin, step) = (steady(), Duration::from_millis(10));
+        let ended = Mutex::new(None);
+        let is_over = || ended.lock().unwrap().is_some();
+        clock.run(|| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    wait_readable(&[], 10 * step);
+                    *ended.lock().unwrap() = Some(steady() - begin);
+                });
+                while !is_over() {
+                    sleep(step);
+                }
+            });
+        });
+        let ended = ended.into_inner().unwrap().unwrap();
+        assert!(ended >= 10 * step && ended < 11 * step, "{ended:?}");
     });
 }
 

@@ -1,7 +1,7 @@
 //! Datagrams between processes of one machine: the sender's credentials, and waiting.
 #![allow(unsafe_code, reason = "the sender of a datagram, and poll, have no safe form")]
 
-use crate::wait::{is_virtual, steady};
+use crate::wait::{look_until, steady};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
@@ -120,14 +120,7 @@ fn close_all(data: *const u8, length: usize) {
 
 /// Waits until a descriptor is readable, or until the timeout; a signal may end the wait earlier.
 pub fn wait_readable(descriptors: &[RawFd], patience: Duration) {
-    /// Descriptors do not follow a virtual clock, so both are polled in turns.
-    const LOOK: Duration = Duration::from_millis(20);
-    if !is_virtual() {
-        poll_readable(descriptors, patience);
-        return;
-    }
-    let until = steady().checked_add(patience);
-    while until.is_none_or(|until| steady() < until) && poll_readable(descriptors, LOOK) == 0 {}
+    look_until(steady().checked_add(patience), &mut |time| poll_readable(descriptors, time) != 0);
 }
 
 /// Returns how many of the descriptors are readable, once one is, or after the timeout.

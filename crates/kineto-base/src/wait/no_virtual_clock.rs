@@ -25,6 +25,10 @@ impl VirtualClock {
         match *self {}
     }
 
+    pub(super) fn look_until(&self, _: Option<u64>, _: &mut dyn FnMut() -> bool) {
+        match *self {}
+    }
+
     pub(super) fn wake(&self) {
         match *self {}
     }

@@ -34,8 +34,17 @@ pub struct VirtualClock {
     generation: AtomicU32,
     /// Processes that use the clock, 0 for none.
     processes: [AtomicU32; 15],
-    /// When each waiting thread wants to be woken, 0 for none.
-    deadlines: [AtomicU64; 256],
+    waiting: [Waiting; 256],
+}
+
+/// A thread that waits.
+#[repr(C)]
+#[derive(Debug)]
+struct Waiting {
+    /// The kernel's number of the thread, 0 for none.
+    thread: AtomicU32,
+    /// When it wants to be woken, 0 for not yet known.
+    at: AtomicU64,
 }
 
 /// The environment variable of [`Pace`]: `late` or `fine`.
@@ -158,11 +167,7 @@ impl VirtualClock {
     /// # Panics
     /// If too many threads wait.
     pub fn wait(&self, deadline: Option<u64>, is_done: &dyn Fn() -> bool) {
-        let place = deadline.map(|at| {
-            let is_claimed =
-                |place: &&AtomicU64| place.compare_exchange(0, at.max(1), Ordering::SeqCst, Ordering::SeqCst).is_ok();
-            self.deadlines.iter().find(is_claimed).expect("too many threads wait by the clock")
-        });
+        let _deadline = deadline.map(|at| self.enter(at));
         loop {
             let generation = self.generation.load(Ordering::SeqCst);
             if is_done() || deadline.is_some_and(|at| self.now() >= at) {
@@ -170,7 +175,39 @@ impl VirtualClock {
             }
             self.futex(libc::FUTEX_WAIT, generation);
         }
-        place.inspect(|place| place.store(0, Ordering::SeqCst));
+    }
+
+    /// Calls `look`, which waits for something else for a moment, until it returns true, or until that time: the clock does not pass
+    /// it before.
+    ///
+    /// # Panics
+    /// If too many threads wait.
+    pub fn look_until(&self, deadline: Option<u64>, look: &mut dyn FnMut() -> bool) {
+        let _deadline = deadline.map(|at| self.enter(at));
+        while deadline.is_none_or(|at| self.now() < at) && !look() {}
+    }
+
+    /// Enters a deadline of this thread, until what is returned is dropped.
+    fn enter(&self, deadline: u64) -> OnDrop<impl Fn()> {
+        let thread = own_thread();
+        let is_claimed =
+            |place: &&Waiting| place.thread.compare_exchange(0, thread, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        let place = self.waiting.iter().find(is_claimed).expect("too many threads wait by the clock");
+        place.at.store(deadline.max(1), Ordering::SeqCst);
+        OnDrop(|| {
+            place.at.store(0, Ordering::SeqCst);
+            place.thread.store(0, Ordering::SeqCst);
+        })
+    }
+
+    /// Returns whether a thread has yet to see that its deadline has come. One that ended while it waited does not count.
+    fn is_awaited(&self) -> bool {
+        let now = self.now();
+        let lives = |thread: u32| Path::new(&format!("/proc/{thread}")).exists();
+        let is_due = |place: &Waiting| {
+            (1..=now).contains(&place.at.load(Ordering::SeqCst)) && lives(place.thread.load(Ordering::SeqCst))
+        };
+        self.waiting.iter().any(is_due)
     }
 
     /// Wakes all that wait, to look whether they are done.
@@ -242,7 +279,7 @@ impl VirtualClock {
 
     /// Returns the next time that is waited for, until then.
     fn next_deadline(&self, until: u64) -> Option<u64> {
-        let (now, waiting) = (self.now(), self.deadlines.iter().map(|place| place.load(Ordering::SeqCst)));
+        let (now, waiting) = (self.now(), self.waiting.iter().map(|place| place.at.load(Ordering::SeqCst)));
         // At rest, an earlier deadline is of a process that ended while it waited.
         waiting.filter(|at| *at > now && *at <= until).min()
     }
@@ -273,6 +310,11 @@ impl VirtualClock {
 
     /// Returns whether all other threads were asleep at two looks, and in between.
     fn is_at_rest(&self) -> bool {
+        if self.is_awaited() {
+            // Readings of the time move it without waking anybody.
+            self.wake();
+            return false;
+        }
         let first = self.look();
         first.is_some() && first == self.look()
     }
@@ -299,8 +341,7 @@ impl VirtualClock {
 
     /// Returns the kernel's number and status of each thread but this one.
     fn other_threads(&self) -> Vec<(u32, String)> {
-        // SAFETY: gettid takes nothing and cannot fail.
-        let own = unsafe { libc::gettid() }.cast_unsigned();
+        let own = own_thread();
         let processes = self.processes.iter().map(|process| process.load(Ordering::SeqCst)).filter(|id| *id != 0);
         let tasks = processes.flat_map(|id| fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten());
         tasks
@@ -319,6 +360,12 @@ impl<F: Fn()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         self.0();
     }
+}
+
+/// Returns the kernel's number of this thread.
+fn own_thread() -> u32 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
 }
 
 fn nanos(duration: Duration) -> u64 {
