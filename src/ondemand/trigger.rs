@@ -12,7 +12,7 @@ use crate::os::file_limit::FileLimitGuard;
 use crate::os::folder::{Folder, open_entry};
 use crate::os::inotify::{Change, Watch};
 use crate::os::{datagram, process};
-use crate::wait::{since, steady, wall};
+use crate::wait::{since, steady};
 use crate::write::file;
 use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -201,9 +201,10 @@ impl Trigger {
         })
     }
 
-    /// Returns when this process began, earlier by the time between the two clock reads.
+    /// Returns when this process began, earlier by the time between the two clock reads; by the clock of the kernel, which dates
+    /// files.
     fn process_start(&self) -> Option<SystemTime> {
-        let now = wall();
+        let now = SystemTime::now();
         now.checked_sub(process::age().unwrap_or_else(|| since(self.born)))
     }
 
