@@ -315,7 +315,7 @@ fn repeated_starts_and_stops_under_load_write_whole_files() {
                 });
             }
             let _leave = LeaveOnDrop(&going);
-            for round in 0..30 {
+            for round in 0..12 {
                 profiler.start().unwrap();
                 (0..round).for_each(|_| std::thread::yield_now());
                 if round % 3 == 0 {

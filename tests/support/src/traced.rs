@@ -1,7 +1,8 @@
 //! Programs that tests trace by requests: the test binary starts itself again with `--play <name>`.
 
-use crate::wait::{since, sleep, steady};
+use crate::wait::{is_virtual, since, sleep, steady};
 use std::io::{BufRead, stdin};
+use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 use tracing_kineto::memory::{self, Device};
@@ -62,7 +63,10 @@ pub fn input() -> Receiver<String> {
 
 /// Records one span.
 pub fn work() {
-    tracing::info_span!("work", n = 1u64).in_scope(|| sleep(Duration::from_micros(200)));
+    // Each sleep is a step of a virtual clock.
+    static LENGTH: LazyLock<Duration> =
+        LazyLock::new(|| if is_virtual() { Duration::from_millis(10) } else { Duration::from_micros(200) });
+    tracing::info_span!("work", n = 1u64).in_scope(|| sleep(*LENGTH));
 }
 
 /// Records spans until a line arrives, and returns it; `None` at the end of the input.
