@@ -189,7 +189,7 @@ fn text(trees: &[TokenTree]) -> String {
             rest = behind;
         }
     }
-    /// Whether `mut` stands before the name of a parameter, not behind a `&` or `*`.
+    /// Whether `mut` precedes the name of a parameter, instead of following a `&` or `*`.
     fn is_name(behind: &[TokenTree], before: &[TokenTree]) -> bool {
         let is_pointer = before.last().is_some_and(|last| is_sign(last, '&') || is_sign(last, '*'));
         !is_pointer && behind.first().and_then(word).is_some() && before.last().is_none_or(|last| is_sign(last, ','))

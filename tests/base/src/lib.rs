@@ -10,7 +10,7 @@ mod virtual_time;
 mod own_process;
 
 pub use kineto_base::wait;
-pub use own_process::{PROCESS_VARIABLE, command_of, name_of, own_process, owns_process};
+pub use own_process::{PROCESS_VARIABLE, command_of, name_of, own_process, owns_process, run_command};
 pub use virtual_time::{CLOCK_VARIABLE, Clock, virtual_time};
 
 use kineto_base::live::{ENTRY_WORDS, HEADER_WORDS, LiveHeader, SLOT_WORDS, SlotUse, journal_entries, slots_start};

@@ -1,7 +1,7 @@
 //! Tests in processes of their own, for what a process has once: a simulated machine, a clock.
 
 use std::ffi::OsStr;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// The environment variable of such a process.
 pub const PROCESS_VARIABLE: &str = "TEST_OWNS_PROCESS";
@@ -32,13 +32,22 @@ pub fn name_of<F: FnOnce()>(_: F) -> &'static str {
     path_of::<F>()
 }
 
+/// Runs the command of a test and waits for it.
+///
+/// # Panics
+/// If the test fails, or if no test has that name.
+#[track_caller]
+pub fn run_command(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    let has_passed = output.status.success() && out.contains(" 1 passed");
+    assert!(has_passed, "{command:?}, {}:\n{out}{err}", output.status);
+    output
+}
+
 /// Runs the test whose body is the closure once more, in a process with these variables.
 pub(crate) fn run_again<F>(variables: &[(&str, &OsStr)]) {
-    let name = path_of::<F>();
-    let output = command_of(name).envs(variables.iter().copied()).output().unwrap();
-    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    let has_passed = output.status.success() && text[0].contains(" 1 passed");
-    assert!(has_passed, "{name} in its own process, {}:\n{}{}", output.status, text[0], text[1]);
+    run_command(command_of(path_of::<F>()).envs(variables.iter().copied()));
 }
 
 /// Returns the path of a function, or of the function around a closure, without its crate.

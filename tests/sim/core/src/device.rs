@@ -258,7 +258,7 @@ impl<W: Clone, L: Copy> Objects<W, L> {
         Ok(())
     }
 
-    /// Succeeds if the device has reached an event's last record, or there is none.
+    /// Succeeds if the device has reached an event's last record, or if the event was never recorded.
     pub fn query_event(&self, handle: u64, now: u64) -> Outcome {
         let is_ready = self.event(handle)?.moment.as_ref().is_none_or(|moment| moment.has_come(now));
         if is_ready { Ok(()) } else { Err(Refusal::NotReady) }

@@ -23,7 +23,7 @@ impl Vendor for Xpu {
     const VARIABLE: &'static str = "SIM_XPU";
 }
 
-/// Work is told when the program waits, if it has ended by then; calls are told when they end.
+/// Ended work is reported when the program waits; calls are reported when they end.
 pub(crate) type Event<'a> = machine::Event<'a, Xpu>;
 
 /// What Level Zero tells, besides calls and work.
