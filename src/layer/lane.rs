@@ -309,7 +309,7 @@ impl Lane {
         };
         let Some(slice) = slots.next_slot_id().filter(|_| state::is_shared(known.meta)) else { return false };
         let outermost = self.cache.frame_index(key);
-        if outermost < top && frames.frame(outermost).key() == key {
+        if outermost < top && frames.frame(outermost).holds_span(key) {
             return false;
         }
         self.cache.set_frame_index(key, top);

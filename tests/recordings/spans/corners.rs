@@ -196,6 +196,24 @@ fn explicit_parent_is_replaced_when_it_is_filtered() {
     }
 }
 
+/// The registry does not take a span for the current one that is entered inside itself, whichever thread knows it.
+#[test]
+fn borrowed_span_inside_itself_is_not_current() {
+    let work = |dispatch: &Dispatch| {
+        let shared = info_span!("shared");
+        let _outer = shared.clone().entered();
+        let _around = info_span!("around").entered();
+        elsewhere(dispatch, || shared.in_scope(|| ()));
+        for _ in 0..3 {
+            shared.in_scope(|| info_span!("child").in_scope(|| ()));
+        }
+    };
+    let (rows, _) = record(|builder| builder, work);
+    let around = slices(&rows, "around")[0]["args"]["span id"].clone();
+    let parents: Vec<_> = slices(&rows, "child").iter().map(|child| child["args"]["parent id"].clone()).collect();
+    assert_eq!(parents, [around.clone(), around.clone(), around], "{rows:#?}");
+}
+
 #[test]
 fn slice_keeps_its_parent_when_the_poll_is_not_drawn() {
     let work = |_: &Dispatch| {
