@@ -5,7 +5,7 @@
 //! each 8th launch a graph of 4 kernels.
 //!
 //! ```sh
-//! cargo bench --bench devices [-- RECORDS...]
+//! cargo bench --package benches --bench devices [-- RECORDS...]
 //! ```
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss, reason = "a measurement")]
 

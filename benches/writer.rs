@@ -180,7 +180,6 @@ fn to_file(bencher: Bencher<'_, '_>, name: &str) {
 }
 
 /// `.json.gz`, at the default level.
-#[cfg(feature = "gzip")]
 #[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
 fn to_gzip_file(bencher: Bencher<'_, '_>, name: &str) {
     save(bencher, name, "x.pt.trace.json.gz");

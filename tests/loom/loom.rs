@@ -1,12 +1,12 @@
 //! Models of threads that share chunks and frames, in every interleaving that the memory model allows.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release --test loom`. This test compiles the sources again with loom's atomics;
+//! `RUSTFLAGS="--cfg loom" cargo test --package test-loom --test loom`. This test compiles the sources again with loom's atomics;
 //! the library itself keeps std's.
 #![cfg(loom)]
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "the models use a part of these files")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
-#[path = "../src/buffer"]
+#[path = "../../src/buffer"]
 mod buffer {
     mod budget;
     mod chunk;
@@ -15,7 +15,7 @@ mod buffer {
     pub(crate) use chunk::{Chunk, SLOTS, Slots};
     pub(crate) use record::{CommittedRecord, Head, Tag, flag};
 }
-#[path = "../src/recorder/frames.rs"]
+#[path = "../../src/recorder/frames.rs"]
 mod frames;
 
 use buffer::{Chunk, SLOTS};
