@@ -15,6 +15,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 consumers=$root/tests/tools/consumers
+parallel=$(nproc)
 
 if [[ $# -eq 0 ]]; then
   echo "usage: $0 --install | TRACE..." >&2
@@ -81,20 +82,36 @@ if faults:
 PYTHON
 }
 
-reports=$root/target/consumers
-mkdir -p "$reports"
-failed=0
-for trace in "$@"; do
+# read_trace TRACE: has all tools read it.
+read_trace() {
+  local trace=$1 report code=0 failed=0
   echo "$trace"
   report=$reports/$(basename "$trace").report.json
-  code=0
   "$venv/bin/python" "$consumers/check_trace.py" --strict "${without[@]}" "$trace" >"$report" </dev/null || code=$?
   judge "$report" "$code" "${without[@]}" || failed=1
   "$venv/bin/python" "$consumers/validate_schema.py" --ours "$trace" || failed=1
-  native=${trace%.pt.trace.json*}.pftrace
+  local native=${trace%.pt.trace.json*}.pftrace
   if [[ -e $native ]]; then
     echo "$native"
     "$venv/bin/python" "$consumers/check_pftrace.py" "$trace" "$native" || failed=1
   fi
+  return "$failed"
+}
+
+reports=$root/target/consumers
+mkdir -p "$reports"
+failed=0
+# As many at a time as there are processors; what is printed of each stays together.
+traces=("$@")
+for ((at = 0; at < ${#traces[@]}; at += parallel)); do
+  readers=()
+  for trace in "${traces[@]:at:parallel}"; do
+    read_trace "$trace" >"$reports/$(basename "$trace").log" 2>&1 &
+    readers+=("$!")
+  done
+  for reader in "${!readers[@]}"; do
+    wait "${readers[reader]}" || failed=1
+    cat "$reports/$(basename "${traces[at + reader]}").log"
+  done
 done
 exit "$failed"

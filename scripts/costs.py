@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # The largest growth of the growth when the size doubles.
@@ -137,21 +138,29 @@ def write_trace(path, events):
     return path
 
 
-def check_case(kineto, name, commands, folder):
+def check_case(kineto, name, commands):
+    """Returns a line for each command, and whether all are good."""
     make, smallest, own_commands = CASES[name]
-    paths = [write_trace(folder / f"{size}.json", make(size)) for size in (smallest, 2 * smallest, 4 * smallest)]
-    good = True
-    for command in commands or own_commands:
-        values = [count_instructions(run_arguments(kineto, command, path), folder) for path in paths]
-        for _ in range(TRIES - 1):
-            if compute_growth(values) <= LIMIT:
-                break
-            values = [min(value, count_instructions(run_arguments(kineto, command, path), folder)) for value, path in zip(values, paths)]
-        growth = compute_growth(values)
-        is_good = growth <= LIMIT
-        good &= is_good
-        print(f"{name}: {' '.join(command)}: {' '.join(f'{value:,}' for value in values)} instructions, growth times {growth:.2f}{'' if is_good else '  FAULT'}")
-    return good
+    lines, good = [], True
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        paths = [write_trace(folder / f"{size}.json", make(size)) for size in (smallest, 2 * smallest, 4 * smallest)]
+        for command in commands or own_commands:
+            is_good, line = check_command(kineto, name, command, paths, folder)
+            lines.append(line)
+            good &= is_good
+    return lines, good
+
+
+def check_command(kineto, name, command, paths, folder):
+    values = [count_instructions(run_arguments(kineto, command, path), folder) for path in paths]
+    for _ in range(TRIES - 1):
+        if compute_growth(values) <= LIMIT:
+            break
+        values = [min(value, count_instructions(run_arguments(kineto, command, path), folder)) for value, path in zip(values, paths)]
+    growth = compute_growth(values)
+    is_good = growth <= LIMIT
+    return is_good, f"{name}: {' '.join(command)}: {' '.join(f'{value:,}' for value in values)} instructions, growth times {growth:.2f}{'' if is_good else '  FAULT'}"
 
 
 def check_memory(kineto, folder):
@@ -175,9 +184,10 @@ def main():
     kineto, commands = Path(sys.argv[1]).resolve(), ALL if "--all" in sys.argv else None
     with tempfile.TemporaryDirectory() as folder:
         good = check_memory(kineto, Path(folder))
-    for name in CASES:
-        with tempfile.TemporaryDirectory() as folder:
-            good &= check_case(kineto, name, commands, Path(folder))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for lines, is_good in pool.map(lambda name: check_case(kineto, name, commands), CASES):
+            print(*lines, sep="\n", flush=True)
+            good &= is_good
     return 0 if good else 1
 
 
