@@ -4,11 +4,12 @@
 # least, and is passed over without.
 #
 #   scripts/run-examples.sh [NAME...]   builds and runs all of them, or those that are named
-#   scripts/run-examples.sh --changed   runs those that have changed since they last ran, and checks that the others compile
+#   scripts/run-examples.sh --changed   lints and runs those that have changed since they last ran
 #   scripts/run-examples.sh --check     checks that they compile
 #
-# An example has changed if its sources, its lock file or the library's public API (`sources api` of tests/architecture) have. Runs that
-# succeed are recorded in examples/verified, which belongs into the commit. All cold builds take about ten minutes on two cores.
+# An example has changed if its sources, its lock file, the library's public API (`sources api` of tests/architecture) or the library's
+# dependencies have. Runs that succeed are recorded in examples/verified, which belongs into the commit. All cold builds take about
+# ten minutes on two cores.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,16 +20,27 @@ readonly verified=examples/verified
 rm -rf "$traces"
 mkdir -p "$traces"
 
+# What the library's packages depend on, a line each.
+dependencies() {
+  cargo metadata --locked --no-deps --format-version 1 | python3 -c '
+import json, sys
+for package in json.load(sys.stdin)["packages"]:
+    for used in package["dependencies"]:
+        if package["publish"] is None and used["kind"] is None:
+            print(package["name"], package["version"], *(used[key] for key in ("name", "req", "features", "optional", "target")))'
+}
+
 # fingerprint NAME: a hash of all that decides how the example builds and which API it sees.
 fingerprint() {
   local folders=("examples/$1")
   [[ $1 != wgpu ]] || folders+=(integrations/wgpu)
-  local sources api
+  local sources api uses
   sources=$(git ls-files -z -- "${folders[@]}" | LC_ALL=C sort -z | xargs -0r sha256sum)
   api=$(CARGO_TARGET_DIR=$target cargo run --quiet --locked --package test-architecture api)
+  uses=$(dependencies)
   # Without git there is no fingerprint, and nothing counts as verified.
-  [[ -n $sources && -n $api ]] || return 1
-  printf '%s\n' "$sources" "$api" | sha256sum | cut -d' ' -f1
+  [[ -n $sources && -n $api && -n $uses ]] || return 1
+  printf '%s\n' "$sources" "$api" "$uses" | sha256sum | cut -d' ' -f1
 }
 
 # has_changed NAME: whether it differs from what last ran.
@@ -64,6 +76,14 @@ on_simulated_gpu() {
 # run_example NAME: builds and runs it, and has its traces read.
 run_example() {
   local example=$1 start=$SECONDS status=0 written=()
+  if [[ $example = wgpu ]]; then
+    # The integration has no lock file in git; the example's will do.
+    cp examples/wgpu/Cargo.lock integrations/wgpu/Cargo.lock
+    local package
+    for package in integrations/wgpu examples/wgpu; do
+      cargo clippy --locked --manifest-path "$package/Cargo.toml" -- -D warnings || return
+    done
+  fi
   if ! cargo build --release --locked --manifest-path "examples/$example/Cargo.toml"; then
     echo "hint: after a change of the root's dependencies, run 'cargo update -w' in examples/$example and commit its Cargo.lock" >&2
     return 1
@@ -118,8 +138,9 @@ esac
 examples=("$@")
 [[ $# -gt 0 ]] || examples=(candle axum bevy cuda service wgpu)
 for example in "${examples[@]}"; do
-  if [[ $mode = check ]] || { [[ $mode = changed ]] && ! has_changed "$example"; }; then
-    echo "$example: $([[ $mode = check ]] || echo 'has not changed since it last ran; ')is compiled"
+  if [[ $mode = changed ]] && ! has_changed "$example"; then
+    echo "$example: has not changed since it last ran"
+  elif [[ $mode = check ]]; then
     cargo check --quiet --locked --manifest-path "examples/$example/Cargo.toml"
   else
     run_example "$example"
