@@ -3,12 +3,10 @@
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 use support::cuda::{self, Cuda, Stream};
 use support::gpu::{PATIENCE, calls, correlation, events, keep_trace, kernels, machine, name, report};
 use support::virtual_time;
-use support::wait::sleep;
-use support::{File, nanos, own_process, record_with};
+use support::{File, nanos, own_process, poll_until, record_with};
 use tracing::info_span;
 use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::trial::Trial;
@@ -188,6 +186,7 @@ fn stop_during_launches_releases_all_counters() {
     let is_over = AtomicBool::new(false);
     for _ in 0..5 {
         let trial = Trial::start(&cupti, &selection(&[CYCLES])).unwrap();
+        let before = cuda::count("launches");
         let measured = thread::scope(|scope| {
             let launch = || {
                 machine.set_current(machine.context(0));
@@ -196,7 +195,7 @@ fn stop_during_launches_releases_all_counters() {
                 }
             };
             (0..3).for_each(|_| drop(scope.spawn(launch)));
-            sleep(Duration::from_millis(20));
+            poll_until(|| cuda::count("launches") >= before + 100);
             let found = trial.stop(PATIENCE);
             is_over.store(true, Ordering::Relaxed);
             found.of(ActivityType::CudaProfilerRange).count()
