@@ -45,8 +45,7 @@ impl Encoded for RecordedPart {
     fn encode(&self, out: &mut List<u8>) {
         let records = self.records();
         (records.first_id, self.epoch()).encode(out);
-        let new_from = self.chunk_or_copy().map_or_else(|copied| copied.new_from, |taken| taken.new_from);
-        (self.lane(), new_from).encode(out);
+        (self.lane(), self.new_from()).encode(out);
         encode_words(records.words(), out);
     }
 

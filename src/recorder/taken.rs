@@ -125,6 +125,11 @@ impl RecordedPart {
         self.chunk_or_copy().err().and_then(|copied| copied.lane)
     }
 
+    /// Returns from which of its records on no earlier part of the recording has them; `None` if their times decide.
+    pub(crate) fn new_from(&self) -> Option<usize> {
+        self.chunk_or_copy().map_or_else(|copied| copied.new_from, |taken| taken.new_from)
+    }
+
     /// Returns the records.
     #[inline]
     pub(crate) fn records(&self) -> CommittedSlots<'_> {

@@ -1,10 +1,10 @@
 //! The records of collectors in segments and live files.
 
-use super::frame::{FrameKind, FrameWriter};
-use super::live::Entries;
+use super::parts::PartWriter;
+use super::read::Entries;
 use crate::clock::Converter;
-use crate::encoding::{Encoded, decode_words, encode_items, encode_words};
-use crate::live::JournalKind;
+use crate::encoding::{Encoded, encode_items, encode_words};
+use crate::live::{JournalKind, SlotUse};
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{DeviceRecords, WindowSet};
 use kineto_base::sorted::SortedMap;
@@ -16,13 +16,9 @@ use std::sync::Arc;
 /// How far records of devices may lie behind the last time that is known.
 const AHEAD_NS: u64 = 1_000_000_000;
 
-/// The collectors of a segment, as far as they were read, by their numbers in the file.
-#[derive(Default)]
-pub(super) struct StoredDevices(SortedMap<u32, Collection>);
-
-/// The blocks of a live file.
+/// The blocks of packed records of a file.
 #[derive(Debug, Default)]
-pub(super) struct LiveBlocks(Vec<FoundBlock>);
+pub(super) struct StoredBlocks(Vec<FoundBlock>);
 
 /// A block of packed records.
 #[derive(Debug)]
@@ -35,48 +31,50 @@ struct FoundBlock {
     words: Vec<u64>,
 }
 
-/// Writes the collectors. Each frame has the number of its own, so that a damaged one does no harm to another.
-pub(super) fn write_devices(devices: &DeviceRecords, frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
-    (0_u32..).zip(devices.collections()).try_for_each(|(number, collection)| {
-        frames.write_frame(FrameKind::COLLECTION, |out| {
-            number.encode(out);
-            collection.encode(out);
-        })?;
+/// Writes the collectors.
+pub(super) fn write_devices(devices: &DeviceRecords, parts: &mut PartWriter<impl Write>) -> io::Result<()> {
+    (0_u64..).zip(devices.collections()).try_for_each(|(number, collection)| {
+        parts.put(JournalKind::Collection, (number, 0), |out| collection.encode(out))?;
+        let mut place = 0;
         collection.records.write_parts(&|entry, each| collection.visit_args(entry, each), &mut |part| match part {
-            RecordsPart::Names(first, names) => frames.write_frame(FrameKind::NAMES, |out| {
-                (number, first).encode(out);
-                encode_items(names.iter(), out);
-            }),
+            RecordsPart::Names(first, names) => {
+                parts.put(JournalKind::Names, (number, first as u64), |out| encode_items(names.iter(), out))
+            }
             RecordsPart::Block(_, []) => Ok(()),
-            RecordsPart::Block(arena, words) => frames.write_frame(FrameKind::BLOCK, |out| {
-                (number, arena).encode(out);
-                encode_words(words.iter().copied(), out);
-            }),
+            RecordsPart::Block(arena, words) => {
+                place += 1;
+                let of = number << 8 | arena as u64;
+                parts.put_part(SlotUse::Block, [of, place, words.len() as u64, 0], |out| {
+                    encode_words(words.iter().copied(), out);
+                })
+            }
         })
     })
 }
 
-impl StoredDevices {
-    /// Adds the contents of a frame; `None` if it makes no sense, or belongs to a frame that was lost.
-    pub(super) fn add_frame(&mut self, kind: FrameKind, from: &mut &[u8]) -> Option<()> {
-        if kind == FrameKind::COLLECTION {
-            self.0.insert(u32::decode(from)?, Encoded::decode(from)?);
-            return Some(());
-        }
-        let (number, place) = <(u32, usize)>::decode(from)?;
-        let records = &mut self.0.get_mut(&number)?.records;
-        match kind {
-            FrameKind::NAMES => records.add_names(place, &Vec::decode(from)?),
-            _ => records.add_block(place, decode_words(from, |[word]| word)?),
+/// Returns the collectors with their tables and names, by their numbers and 0; counts what makes no sense.
+fn read_collections(entries: &Entries<'_>, damaged: &mut u64) -> SortedMap<(u64, u64), Collection> {
+    let mut collections = entries.all::<Collection>(JournalKind::Collection, damaged);
+    for ((number, _), tables) in entries.all(JournalKind::Tables, damaged) {
+        if let Some(collection) = collections.get_mut(&(number, 0)) {
+            collection.records.set_tables(tables);
         }
     }
-
-    pub(super) fn into_devices(self) -> DeviceRecords {
-        DeviceRecords::new(self.0.into_iter().map(|(_, collection)| collection).collect())
+    for ((number, _), (last_call, work)) in entries.all(JournalKind::Dropped, damaged) {
+        if let Some(collection) = collections.get_mut(&(number, 0)) {
+            (collection.records.last_call_before, collection.records.evicted_work) = (last_call, work);
+        }
     }
+    for ((number, first), names) in entries.all::<Vec<Arc<str>>>(JournalKind::Names, damaged) {
+        let added = collections
+            .get_mut(&(number, 0))
+            .and_then(|collection| collection.records.add_names(usize::try_from(first).ok()?, &names));
+        *damaged += u64::from(added.is_none());
+    }
+    collections
 }
 
-impl LiveBlocks {
+impl StoredBlocks {
     /// Adds a block: its collector and arena, its place, and when it was moved out of the collector; 0 if it was not.
     pub(super) fn add_block(&mut self, of: u64, place: u64, moved: Ticks, words: &[u64]) {
         let Ok(collector) = u32::try_from(of >> 8) else { return };
@@ -84,7 +82,19 @@ impl LiveBlocks {
         self.0.push(FoundBlock { collector, arena, place, moved, words: words.to_vec() });
     }
 
-    /// Returns the collectors with their windows and records, without the records that were moved to disk `until` that time.
+    /// Returns the collectors of a segment with their records; counts what makes no sense.
+    pub(super) fn into_sealed(self, entries: &Entries<'_>, damaged: &mut u64) -> DeviceRecords {
+        let mut collections = read_collections(entries, damaged);
+        for block in self.0 {
+            let added = collections
+                .get_mut(&(block.collector.into(), 0))
+                .and_then(|collection| collection.records.add_block(block.arena, block.words));
+            *damaged += u64::from(added.is_none());
+        }
+        DeviceRecords::new(collections.into_iter().map(|(_, collection)| collection).collect())
+    }
+
+    /// Returns the collectors of a live file with their windows and records, without the records that were moved to disk `until` that time.
     ///
     /// `numbers` are the collectors of the windows, and `last` is the last known time. Also returns how many things made no sense.
     pub(super) fn into_devices(
@@ -95,31 +105,14 @@ impl LiveBlocks {
         windows: &mut WindowSet,
         converter: &Converter,
     ) -> (DeviceRecords, u64) {
-        let (LiveBlocks(mut blocks), mut damaged) = (self, 0);
+        let (StoredBlocks(mut blocks), mut damaged) = (self, 0);
         let mut places = Vec::with_capacity(blocks.len());
         for block in &blocks {
             places.push(((u64::from(block.collector), block.arena), block.place));
         }
         sort_few(&mut places);
         let places = SortedMap::group(places);
-        let mut collections = entries.all::<Collection>(JournalKind::Collection, &mut damaged);
-        for ((number, _), tables) in entries.all(JournalKind::Tables, &mut damaged) {
-            if let Some(collection) = collections.get_mut(&(number, 0)) {
-                collection.records.set_tables(tables);
-            }
-        }
-        for ((number, _), (last_call, work)) in entries.all(JournalKind::Dropped, &mut damaged) {
-            if let Some(collection) = collections.get_mut(&(number, 0)) {
-                (collection.records.last_call_before, collection.records.evicted_work) = (last_call, work);
-            }
-        }
-        for ((number, first), names) in entries.all::<Vec<String>>(JournalKind::Names, &mut damaged) {
-            let added = collections.get_mut(&(number, 0)).and_then(|collection| {
-                let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
-                collection.records.add_names(usize::try_from(first).ok()?, &names)
-            });
-            damaged += u64::from(added.is_none());
-        }
+        let mut collections = read_collections(entries, &mut damaged);
         blocks.retain(|block| block.moved == Ticks(0) || until.is_none_or(|until| block.moved > until));
         // Those that were moved are older.
         let age = |block: &FoundBlock| (block.moved == Ticks(0), block.moved);

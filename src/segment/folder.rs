@@ -2,7 +2,7 @@
 
 use super::Segment;
 use crate::error::{Error, ErrorKind};
-use crate::live::{self, LiveHeader};
+use crate::live::{self, FileHeader};
 use crate::os::folder::{ENTRIES_MAX, Folder, open_entry, read_entries};
 use crate::os::{file_lock, process};
 use crate::text::escaped_path;
@@ -111,7 +111,10 @@ fn live_file_of(folder: &Folder, path: &Path) -> Option<PathBuf> {
 ///
 /// Forked children do not hold the lock. If another process holds it, the number of the file's process decides, unless that
 /// number is of another namespace.
-pub(super) fn is_live_file_in_use(file: &File, header: &LiveHeader) -> bool {
+pub(super) fn is_live_file_in_use(file: &File, header: &FileHeader) -> bool {
+    if header.slots == 0 {
+        return false;
+    }
     let is_elsewhere = header.namespace != process::id_namespace();
     let is_locked = !file_lock::try_lock(file);
     if !is_locked {
@@ -124,8 +127,8 @@ pub(super) fn is_live_file_in_use(file: &File, header: &LiveHeader) -> bool {
 pub(crate) fn left_live_files(folder: &Path) -> Vec<PathBuf> {
     let is_left = |parent: &Folder, name: &OsStr, _: &Path| {
         let Ok(mut file) = parent.open_entry(name, BYTES_MAX) else { return false };
-        let header = super::live::read_start(&mut file).ok().and_then(|(header, _)| header);
-        header.is_some_and(|header| !is_live_file_in_use(&file, &header))
+        let header = super::read::read_start(&mut file).ok().and_then(|(header, _)| header.ok());
+        header.is_some_and(|header| header.slots > 0 && !is_live_file_in_use(&file, &header))
     };
     find_entries(folder, live::EXTENSION, is_left)
 }

@@ -1,8 +1,9 @@
-//! Segments: traces in binary, as they were recorded, from which every other form can be written.
+//! Segments: traces in binary, as they were recorded, from which every other form can be written; and live files, which killed processes have
+//! left.
 //!
-//! A file consists of a header and of frames. The frames hold what a [`Trace`] owns: the records of threads and collectors,
-//! unchanged, and the tables that they refer to. Tables precede the records that use them, so a file that was cut off is read
-//! as far as it goes. Each frame has a checksum; a damaged one is skipped and counted.
+//! Both are of one format ([`live`](crate::live)), and have what a [`Trace`] owns: the records of threads and collectors, unchanged, and a
+//! journal of what they refer to. Tables precede the records of a segment that use them, so one that was cut off is read as far as it goes. Each of its parts
+//! has a checksum; a damaged one is skipped and counted.
 //!
 //! Return addresses mean nothing to another process, so their symbols are resolved when a segment is written. The same holds
 //! for the layouts of a program's own collectors: such records have their arguments by value. The callback that changes events
@@ -14,18 +15,17 @@ mod devices;
 #[path = "no_devices.rs"]
 mod devices;
 pub(crate) mod folder;
-mod frame;
-mod header;
-mod live;
+mod killed;
+mod parts;
 mod read;
 mod write;
 
 use crate::error::{Error, ErrorKind};
+use crate::live::FileHeader;
 use crate::os::folder::open_entry;
 use crate::text::{count_with_noun, escaped_path};
 use crate::time::Timestamp;
 use crate::trace::Trace;
-use header::SegmentHeader;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -59,9 +59,9 @@ pub struct Segment {
     pub start: Timestamp,
     /// Whether the file has its end. If not, its process was killed while it wrote the file.
     pub is_complete: bool,
-    /// The number of frames that were missing or damaged, or that referred to such a frame.
+    /// The number of parts and tables that were missing or damaged, that referred to such a part, or that a later version added.
     pub lost_frames: u64,
-    /// The number of bytes that belonged to no intact frame.
+    /// The number of bytes that belonged to no intact part.
     pub lost_bytes: u64,
     /// The number of kinds of device records whose arguments this build does not know, because a feature is off.
     pub unknown_layouts: u64,
@@ -71,10 +71,10 @@ pub struct Segment {
 
 impl Segment {
     /// Creates the result of reading a file; the trace's metadata says if it is not whole.
-    fn new(trace: Trace, header: SegmentHeader, is_complete: bool, lost_frames: u64, lost_bytes: u64) -> Segment {
+    fn new(trace: Trace, header: &FileHeader, is_complete: bool, lost_frames: u64, lost_bytes: u64) -> Segment {
         let devices = &trace.contents().devices;
         let (unknown_layouts, unread_collectors) = (devices.unknown_layouts(), devices.unread_collectors());
-        let SegmentHeader { number, process_id, process_uuid, boot_id, start } = header;
+        let FileHeader { number, process_id, process_uuid, boot_id, start, .. } = *header;
         let segment = Segment {
             trace,
             number,
@@ -112,9 +112,9 @@ impl fmt::Display for Segment {
             faults.push("its end is missing".to_owned());
         }
         if (self.lost_frames, self.lost_bytes) != (0, 0) {
-            let [frames, bytes] =
-                [(self.lost_frames, "frame"), (self.lost_bytes, "byte")].map(|(n, what)| count_with_noun(n, what));
-            faults.push(format!("{frames} and {bytes} could not be read"));
+            let [parts, bytes] =
+                [(self.lost_frames, "part"), (self.lost_bytes, "byte")].map(|(n, what)| count_with_noun(n, what));
+            faults.push(format!("{parts} and {bytes} could not be read"));
         }
         if self.unknown_layouts > 0 {
             let kinds = count_with_noun(self.unknown_layouts, "kind");
@@ -138,7 +138,7 @@ impl Trace {
     /// # Errors
     /// [`AlreadyActive`](ErrorKind::AlreadyActive) if the process of a live file still runs. [`Io`](ErrorKind::Io) if the file cannot
     /// be read. [`NotATrace`](ErrorKind::NotATrace) if it is no segment, or if a part is damaged without which the others mean
-    /// nothing. [`Unsupported`](ErrorKind::Unsupported) if another version of this crate wrote it.
+    /// nothing. [`Unsupported`](ErrorKind::Unsupported) if it is of another version of the format.
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     ///
     /// ```no_run
@@ -181,7 +181,7 @@ impl Trace {
     /// [`read_segment`](Trace::read_segment) in any process.
     ///
     /// Changes of events by [`post_process`](crate::KinetoLayerBuilder::post_process) are not included. `out` should be
-    /// unbuffered: it gets whole frames.
+    /// unbuffered: it gets whole parts.
     ///
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
@@ -193,8 +193,8 @@ impl Trace {
 /// Reads a segment or a live file; the segments of the latter may lie in the folder `near`.
 fn read_open_segment(mut file: File, near: &Path, path: &Path) -> Result<Segment, Error> {
     // A pipe is read once.
-    let (header, start) = live::read_start(&mut file).map_err(|error| cannot_read(path, error))?;
-    if let Some(header) = header.filter(|header| folder::is_live_file_in_use(&file, header)) {
+    let (header, start) = read::read_start(&mut file).map_err(|error| cannot_read(path, error))?;
+    if let Some(header) = header.ok().filter(|header| folder::is_live_file_in_use(&file, header)) {
         let why = format!("process {} still records into {}; wait for its end", header.process_id, escaped_path(path));
         return Err(Error::new(ErrorKind::AlreadyActive, why));
     }
@@ -210,7 +210,7 @@ fn cannot_read(path: &Path, error: io::Error) -> Error {
 enum SegmentFault {
     Io(io::Error),
     NoSegment,
-    OtherVersion(u32),
+    OtherVersion(u64),
     DamagedHeader,
     /// A table is missing without which the others mean nothing.
     Missing(&'static str),

@@ -1,49 +1,68 @@
-//! Writes a trace, frame by frame, from where its records are.
+//! Writes a trace, part by part, from where its records are.
 
 use super::devices;
-use super::frame::{FrameKind, FrameWriter};
-use super::header::SegmentHeader;
+use super::parts::PartWriter;
 use crate::buffer::Loss;
-use crate::encoding::Encoded;
-use crate::trace::{Trace, TraceContents, TraceInfo};
-use kineto_base::fallible::{List, Set, attempt};
+use crate::clock;
+use crate::encoding::{Encoded, encode_words};
+use crate::live::{FileHeader, JournalKind, SlotUse};
+use crate::trace::{Recorded, Trace, TraceContents, TraceInfo};
+use kineto_base::fallible::{Set, attempt};
 use std::io::{self, Write};
 
 /// Writes a trace as the segment of that number.
-pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io::Result<()> {
+pub(super) fn write_trace(trace: &Trace, number: u32, out: impl Write) -> io::Result<()> {
     let contents = trace.contents();
-    SegmentHeader::of_process(number, contents.converter.timestamp_of(contents.recorded.whole.0)).write(&mut out)?;
-    let mut frames = FrameWriter::new(out, number);
+    let start = contents.converter.timestamp_of(contents.recorded.whole.0);
+    let mut parts = PartWriter::begin(out, &FileHeader::of_process(0, number, start))?;
     contents.resolve_stacks()?;
-    frames.write_frame(FrameKind::INFO, |out| {
-        contents.info_with_late().encode(out);
+    parts.put(JournalKind::Info, (0, 0), |out| {
+        clock::is_counter().encode(out);
         contents.metadata.encode(out);
+        contents.info_with_late().encode(out);
     })?;
-    frames.write_frame(FrameKind::CLOCK, |out| contents.converter.encode(out))?;
-    frames.write_frame(FrameKind::HOST, |out| contents.recorded.encode(out))?;
-    for (number, pushed) in (0_u32..).zip(&contents.own) {
-        let mut write = |kind, encode: &dyn Fn(&mut List<u8>)| {
-            frames.write_frame(kind, |out| {
-                number.encode(out);
-                encode(out);
-            })
-        };
-        write(FrameKind::PUSHED, &|out| pushed.without_records().encode(out))?;
-        pushed.pieces().try_for_each(|piece| write(FrameKind::PUSHED_PIECE, &piece))?;
+    parts.put(JournalKind::Sealed, (0, 0), |out| {
+        contents.converter.encode(out);
+        contents.recorded.encode(out);
+    })?;
+    // Without these two, nothing else means anything.
+    parts.end_journal()?;
+    for (number, site) in (0..).zip(&contents.recorded.sites) {
+        parts.put(JournalKind::Site, (number, 0), |out| site.encode(out))?;
     }
-    devices::write_devices(&contents.devices, &mut frames)?;
-    for payload in contents.recorded.large_payloads() {
-        frames.write_frame(FrameKind::LARGE_PAYLOAD, |out| {
-            payload.0.encode(out);
-            payload.1.encode(out);
+    for lane in &contents.recorded.lanes {
+        parts.put(JournalKind::Lane, (lane.number, 0), |out| lane.encode(out))?;
+    }
+    for (number, pushed) in (0..).zip(&contents.own) {
+        parts.put(JournalKind::Pushed, (number, 0), |out| pushed.without_records().encode(out))?;
+        for (at, piece) in (0..).zip(pushed.pieces()) {
+            parts.put(JournalKind::PushedPiece, (number, at), piece)?;
+            parts.end_journal()?;
+        }
+    }
+    devices::write_devices(&contents.devices, &mut parts)?;
+    write_records(&contents.recorded, &mut parts)?;
+    parts.end()
+}
+
+/// Writes the chunks, then what outlived its chunk.
+fn write_records(recorded: &Recorded, parts: &mut PartWriter<impl Write>) -> io::Result<()> {
+    for part in recorded.parts.iter().filter(|part| part.lane().is_none()) {
+        let new_from = part.new_from().map_or(0, |at| at as u64 + 1);
+        let records = part.records();
+        parts.put_part(SlotUse::Chunk, [new_from, 0, 0, 0], |out| {
+            let first = records.first_id.saturating_sub(1);
+            encode_words([records.first_id + records.len() as u64, first, part.epoch(), 0].into_iter(), out);
+            encode_words(records.words(), out);
         })?;
     }
-    contents
-        .recorded
-        .parts
-        .iter()
-        .try_for_each(|part| frames.write_frame(FrameKind::RECORDS, |out| part.encode(out)))?;
-    frames.write_frame(FrameKind::END, |_| {})
+    for (at, part) in (0..).zip(recorded.parts.iter().filter(|part| part.lane().is_some())) {
+        parts.put(JournalKind::Retained, (part.first_id(), at), |out| part.encode(out))?;
+    }
+    for (id, payload) in recorded.large_payloads() {
+        parts.put(JournalKind::LargePayload, (*id, 0), |out| payload.encode(out))?;
+    }
+    Ok(())
 }
 
 impl TraceContents {

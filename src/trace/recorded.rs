@@ -59,8 +59,10 @@ pub(crate) struct Window {
 
 encoded! {
     Window { epoch, start, end, uncut_end, is_cut }
-    Recorded { lanes, sites, windows, gaps, whole, disorder, evicted } + {
+    Recorded { windows, gaps, whole, disorder, evicted } + {
         parts: Vec::new(),
+        lanes: Vec::new(),
+        sites: Vec::new(),
         large_payloads: HashMap::default(),
         owner: None,
         live: None,
@@ -130,18 +132,12 @@ impl Recorded {
         recorded
     }
 
-    /// Creates the records of a live file, except those of chunks, whose process was killed.
-    pub(crate) fn of_live_file(
-        lanes: Vec<LaneRow>,
-        sites: Vec<SiteDescription>,
-        windows: WindowSet,
-        evicted: EvictionCounts,
-    ) -> Recorded {
+    /// Creates the records of a live file, whose process was killed, without their tables and chunks.
+    pub(crate) fn of_live_file(windows: WindowSet, evicted: EvictionCounts) -> Recorded {
         let mut recorded = Recorded::default();
-        (recorded.lanes, recorded.sites, recorded.evicted) = (lanes, sites, evicted);
         (recorded.windows, recorded.gaps, recorded.whole) = (windows.host, windows.gaps, windows.extent);
         // Only a walk can tell whether slices overlap.
-        recorded.disorder = true;
+        (recorded.evicted, recorded.disorder) = (evicted, true);
         recorded
     }
 

@@ -54,8 +54,8 @@ impl SessionRecording {
         let info = self.trace_info(state, &self.recorder.losses.counts());
         LiveFile::entry(JournalKind::Info, (0, 0), |out| {
             clock::is_counter().encode(out);
-            info.encode(out);
             state.metadata.encode(out);
+            info.encode(out);
         })
     }
 

@@ -6,7 +6,7 @@ use crate::encoding::Encoded;
 use kineto_base::fallible::List;
 use std::sync::Arc;
 
-/// Encodes these fields, in this order.
+/// Encodes these fields, in this order. It ends a value: what an older file lacks at the end keeps its default.
 macro_rules! encoded_info {
     (|$info:ident, $config:ident| $($of:ident.$($field:ident).+,)+) => {
         impl Encoded for TraceInfo {
@@ -18,7 +18,9 @@ macro_rules! encoded_info {
             fn decode(from: &mut &[u8]) -> Option<Self> {
                 let mut $config = Config::default();
                 let mut $info = TraceInfo::new(Arc::default());
-                $($of.$($field).+ = Encoded::decode(from)?;)+
+                $(if !from.is_empty() {
+                    $of.$($field).+ = Encoded::decode(from)?;
+                })+
                 $info.config = Arc::new($config);
                 Some($info)
             }

@@ -13,7 +13,7 @@ pub use kineto_base::wait;
 pub use own_process::{PROCESS_VARIABLE, command_of, name_of, own_process, owns_process, run_command};
 pub use virtual_time::{CLOCK_VARIABLE, Clock, virtual_time};
 
-use kineto_base::live::{ENTRY_WORDS, HEADER_WORDS, LiveHeader, SLOT_WORDS, SlotUse, journal_entries, slots_start};
+use kineto_base::live::{ENTRY_WORDS, FileHeader, HEADER_WORDS, SLOT_WORDS, SlotUse, journal_entries, slots_start};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub fn wait_for_rest() {
 pub fn read_entries(file: &Path) -> HashMap<(u32, u64), Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let header = LiveHeader::read(&words).unwrap().unwrap();
-    let (generation, length) = LiveHeader::journal(&words).unwrap();
+    let header = FileHeader::read(&words).unwrap().unwrap();
+    let (generation, length) = FileHeader::journal(&words).unwrap();
     let slot = |at: usize| &words[slots_start(header.slots) + at * SLOT_WORDS..][..SLOT_WORDS];
     let entry = |at: usize| &words[HEADER_WORDS + at * ENTRY_WORDS..][..ENTRY_WORDS];
     let is_part = |at: &usize| entry(*at)[0] == SlotUse::Journal as u64 && entry(*at)[1] == generation;

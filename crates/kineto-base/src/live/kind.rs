@@ -1,4 +1,4 @@
-//! The kinds of entries in a live file's journal.
+//! The kinds of entries in the journal of a file of records.
 
 /// The kinds of the journal's entries, with their keys; the numbers are in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,4 +34,17 @@ pub enum JournalKind {
     Dropped = 14,
     /// The losses of a part that waits for the disk: when it ends, the id of its last records.
     PartLosses = 15,
+    /// The clock of a segment, its windows, and what was evicted, as its trace has them.
+    Sealed = 16,
+    /// Records that the program pushed, without these: their number in the file.
+    Pushed = 17,
+    /// A piece of pushed records: the number of these, the number of the piece.
+    PushedPiece = 18,
+}
+
+impl JournalKind {
+    /// Returns whether that is the number of a kind. Later versions may have more.
+    pub fn is_known(number: u32) -> bool {
+        (JournalKind::Info as u32..=JournalKind::PushedPiece as u32).contains(&number)
+    }
 }

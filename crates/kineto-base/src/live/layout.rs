@@ -1,4 +1,11 @@
-//! The layout of a live file's header and of its journal.
+//! The layout of files of records: the header, and the journal's entries.
+//!
+//! A live file and a segment hold the same parts: chunks, blocks of packed records, and a journal of entries by key. In a live file they lie
+//! in slots of a mapping, which a directory describes. A segment is sealed: the parts follow each other, each behind its entry of the
+//! directory, with a checksum.
+//!
+//! The number of a kind, and what a kind says, never change: a new fact has a new kind, or is appended to the value of one. So a reader reads
+//! all older files, and of newer ones what it knows.
 
 use super::JournalKind;
 use crate::fallible::{List, attempt};
@@ -6,21 +13,24 @@ use crate::os::{platform, process};
 use crate::time::Timestamp;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"KINELIVE");
+/// Bumped only if older readers would misunderstand a file.
+const VERSION: u64 = 3;
 
-/// Bumped whenever the layout or an entry changes: only the same version reads a file.
-const VERSION: u64 = 2;
+/// The oldest version that is read.
+const FIRST_VERSION: u64 = 3;
 
-/// The words of the header after those that [`LiveHeader`] lists: the journal's generation, and the words that the last two
+/// The words of the header of a live file after those of its [`FileHeader`]: the journal's generation, and the words that the last two
 /// generations have.
 pub const GENERATION: usize = 16;
 pub(super) const LENGTHS: [usize; 2] = [17, 18];
 
 /// Who made a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LiveHeader {
-    /// The number of slots.
+pub struct FileHeader {
+    /// The number of slots of a live file; 0 for a segment.
     pub slots: usize,
+    /// The number of a segment among those of its recording.
+    pub number: u32,
     /// The process's number in its namespace.
     pub process_id: u32,
     /// The process's random number.
@@ -29,7 +39,7 @@ pub struct LiveHeader {
     pub boot_id: u128,
     /// The namespace of the process's number.
     pub namespace: u64,
-    /// When the file was created.
+    /// When the file was created, or its trace begins.
     pub start: Timestamp,
 }
 
@@ -54,11 +64,17 @@ fn halves(number: u128) -> [u64; 2] {
     [lower, u64::try_from(number >> 64).unwrap_or(0)]
 }
 
-impl LiveHeader {
+impl FileHeader {
+    /// The first bytes of a live file, and of a segment.
+    pub const MAGIC: [[u8; 8]; 2] = [*b"KINELIVE", *b"KINESEAL"];
+    /// The words that hold a header.
+    pub const WORDS: usize = 11;
+
     /// Returns the header of a file of this process.
-    pub(super) fn of_process(slots: usize, start: Timestamp) -> LiveHeader {
-        LiveHeader {
+    pub fn of_process(slots: usize, number: u32, start: Timestamp) -> FileHeader {
+        FileHeader {
             slots,
+            number,
             process_id: platform::process_id(),
             process_uuid: process::uuid(),
             boot_id: process::boot_id(),
@@ -67,37 +83,41 @@ impl LiveHeader {
         }
     }
 
-    /// Writes the header, the magic last.
-    pub(super) fn write(&self, words: &[AtomicU64]) {
+    /// Returns the words, the magic first.
+    pub fn words(&self) -> [u64; FileHeader::WORDS] {
         let ([uuid, uuid_high], [boot, boot_high]) = (halves(self.process_uuid), halves(self.boot_id));
-        let process = u64::from(self.process_id);
-        let fields = [
-            VERSION,
-            self.slots as u64,
-            process,
-            uuid,
-            uuid_high,
-            boot,
-            boot_high,
-            self.start.as_nanos(),
-            self.namespace,
-        ];
-        let Some((magic, places)) = words.split_first() else { return };
-        places.iter().zip(fields).for_each(|(place, field)| place.store(field, Ordering::Relaxed));
-        magic.store(MAGIC, Ordering::Release);
+        let (slots, number, process) = (self.slots as u64, self.number.into(), self.process_id.into());
+        let ([live, sealed], start) = (FileHeader::MAGIC.map(u64::from_le_bytes), self.start.as_nanos());
+        let magic = if self.slots > 0 { live } else { sealed };
+        [magic, VERSION, slots, number, process, uuid, uuid_high, boot, boot_high, start, self.namespace]
     }
 
-    /// Reads a header. Of a file of another version returns that version; `None` if the words are no header.
-    pub fn read(words: &[u64]) -> Option<Result<LiveHeader, u64>> {
-        let [MAGIC, version, slots, process, uuid, uuid_high, boot, boot_high, start, namespace, ..] = *words else {
+    /// Stores the words in a mapping, the magic last.
+    pub(super) fn store(&self, places: &[AtomicU64]) {
+        // Release: the other words precede the magic.
+        places.iter().zip(self.words()).rev().for_each(|(place, word)| place.store(word, Ordering::Release));
+    }
+
+    /// Reads a header. Of a file of a version that is not read, returns that; `None` if the words are no header.
+    pub fn read(words: &[u64]) -> Option<Result<FileHeader, u64>> {
+        let [magic, version, slots, number, process, uuid, uuid_high, boot, boot_high, start, namespace, ..] = *words
+        else {
             return None;
         };
-        if version != VERSION {
+        let [live, sealed] = FileHeader::MAGIC.map(u64::from_le_bytes);
+        if magic != live && magic != sealed {
+            return None;
+        }
+        if !(FIRST_VERSION..=VERSION).contains(&version) {
             return Some(Err(version));
         }
+        if (magic == live) != (slots > 0) {
+            return None;
+        }
         let whole = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
-        Some(Ok(LiveHeader {
+        Some(Ok(FileHeader {
             slots: usize::try_from(slots).ok()?,
+            number: u32::try_from(number).ok()?,
             process_id: u32::try_from(process).ok()?,
             process_uuid: whole(uuid, uuid_high),
             boot_id: whole(boot, boot_high),
@@ -114,35 +134,41 @@ impl LiveHeader {
     }
 }
 
-impl JournalEntry<'_> {
-    /// Returns the words of an entry, with a body or to remove others; `None` if memory is short.
-    pub(super) fn encode(
-        kind: JournalKind,
-        key: (u64, u64),
-        body: Option<impl FnOnce(&mut List<u8>)>,
-    ) -> Option<Vec<u64>> {
-        let removes = if body.is_some() { 0 } else { REMOVES };
-        attempt(|| {
-            let mut bytes = List::new();
-            if let Some(encode) = body {
-                encode(&mut bytes);
-            }
-            let length = u32::try_from(bytes.len()).ok()?;
-            let mut words = Vec::new();
-            words.try_reserve_exact(HEAD_WORDS + bytes.len().div_ceil(8)).ok()?;
-            words.extend([u64::from(length) << 32 | kind as u64 | removes, key.0, key.1]);
-            let (whole, rest) = bytes.as_chunks();
-            words.extend(whole.iter().map(|bytes| u64::from_le_bytes(*bytes)));
-            if !rest.is_empty() {
-                let mut last = [0; 8];
-                last.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
-                words.push(u64::from_le_bytes(last));
-            }
-            Some(words)
-        })
-        .ok()
-        .flatten()
+/// Appends an entry; `false` if its value is too long. Without a value it removes those of its key.
+pub fn encode_entry(
+    out: &mut List<u8>,
+    kind: JournalKind,
+    key: (u64, u64),
+    value: Option<impl FnOnce(&mut List<u8>)>,
+) -> bool {
+    let (start, removes) = (out.len(), if value.is_some() { 0 } else { REMOVES });
+    out.resize(start + HEAD_WORDS * 8, 0);
+    if let Some(encode) = value {
+        encode(out);
     }
+    let length = u32::try_from(out.len() - start - HEAD_WORDS * 8);
+    out.resize(out.len().next_multiple_of(8), 0);
+    let Ok(length) = length else { return false };
+    let head = [u64::from(length) << 32 | kind as u64 | removes, key.0, key.1];
+    let places = out.get_mut(start..).unwrap_or_default().iter_mut();
+    places.zip(head.into_iter().flat_map(u64::to_le_bytes)).for_each(|(place, byte)| *place = byte);
+    true
+}
+
+/// Returns the words of an entry; `None` if memory is short.
+pub(super) fn entry_to_words(
+    kind: JournalKind,
+    key: (u64, u64),
+    value: Option<impl FnOnce(&mut List<u8>)>,
+) -> Option<Vec<u64>> {
+    attempt(|| {
+        let (mut bytes, mut words) = (List::new(), Vec::new());
+        let fits = encode_entry(&mut bytes, kind, key, value) && words.try_reserve_exact(bytes.len() / 8).is_ok();
+        fits.then(|| words.extend(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word))))?;
+        Some(words)
+    })
+    .ok()
+    .flatten()
 }
 
 /// Returns whether an entry may take much memory, by its first word.

@@ -2,7 +2,7 @@
 //!
 //! Threads write their chunks in its slots. A journal in further slots holds what chunks refer to: callsites, lanes, windows,
 //! anchors, large payloads, records that outlived their chunk, and the tables of collectors, whose blocks are copied to slots.
-//! Everything is a plain store to memory that the kernel keeps when the process is killed. `segment::live` reads the file.
+//! Everything is a plain store to memory that the kernel keeps when the process is killed. `segment` reads the file.
 //!
 //! The file lives while the recording runs, then as long as its [`LiveOwner`], which is part of the trace, and until that is saved.
 
@@ -13,7 +13,7 @@ mod queue;
 mod slot_file;
 
 pub use kind::JournalKind;
-pub use layout::{GENERATION, JournalEntry, LiveHeader, journal_entries};
+pub use layout::{FileHeader, GENERATION, JournalEntry, encode_entry, journal_entries};
 
 use crate::diag::diag;
 use crate::encoding::Encoded;
@@ -175,7 +175,7 @@ impl LiveFile {
         };
         let journal = Journal::new(file, for_journal);
         let now = u64::try_from(platform::unix_time().as_nanos()).unwrap_or(u64::MAX);
-        LiveHeader::of_process(slots, Timestamp::from_nanos(now)).write(file.header());
+        FileHeader::of_process(slots, 0, Timestamp::from_nanos(now)).store(file.header());
         Ok(Arc::new(LiveFile {
             path,
             file,
@@ -207,12 +207,12 @@ impl LiveFile {
 
     /// Returns the words of an entry, for [`append`](LiveFile::append); `None` if memory is short.
     pub fn entry(kind: JournalKind, key: (u64, u64), encode: impl FnOnce(&mut List<u8>)) -> Option<Vec<u64>> {
-        JournalEntry::encode(kind, key, Some(encode))
+        layout::entry_to_words(kind, key, Some(encode))
     }
 
     /// Returns the words of an entry that removes those of its key.
     pub fn removal(kind: JournalKind, key: (u64, u64)) -> Option<Vec<u64>> {
-        JournalEntry::encode(kind, key, None::<fn(&mut List<u8>)>)
+        layout::entry_to_words(kind, key, None::<fn(&mut List<u8>)>)
     }
 
     /// Notes a value; returns `false` if it is lost.

@@ -20,16 +20,19 @@ pub const ENTRY_WORDS: usize = 8;
 /// The largest page for which slots are aligned.
 const PAGE_WORDS: usize = 8192;
 
-/// What a slot of the file holds; the numbers are in the file.
+/// What a part of a file holds: its slot, or its place in a segment. The numbers are in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum SlotUse {
-    /// A thread's chunk: the time of the trace that has all its records, if that was moved to disk.
+    /// A thread's chunk: the time of the trace that has all its records, if that was moved to disk; in a segment, from which record on no
+    /// earlier part of the recording has them, from 1, or 0 if their times decide.
     Chunk = 1,
-    /// A part of the journal: its generation, its place there.
+    /// A part of the journal: its generation, its place there. In a segment, each has whole entries.
     Journal = 2,
     /// Packed records: collector and arena, place among the blocks, committed words, when they were moved out.
     Block = 3,
+    /// The end of a segment: it is complete.
+    End = 4,
 }
 
 /// A file of slots, mapped for ever. When its recording is over and no slot is in use, it shows another file.
@@ -60,7 +63,9 @@ pub const fn slots_start(slots: usize) -> usize {
 impl SlotUse {
     /// Returns the use of that number.
     pub fn from_number(number: u64) -> Option<SlotUse> {
-        [SlotUse::Chunk, SlotUse::Journal, SlotUse::Block].into_iter().find(|holds| *holds as u64 == number)
+        [SlotUse::Chunk, SlotUse::Journal, SlotUse::Block, SlotUse::End]
+            .into_iter()
+            .find(|holds| *holds as u64 == number)
     }
 }
 

@@ -1,21 +1,15 @@
 //! Reads a trace from a live file, which a process has left that was killed. The file is untrusted.
 
-use super::devices::LiveBlocks;
 use super::folder::BYTES_MAX;
-use super::header::SegmentHeader;
-use super::read::read_frames;
+use super::read::{Entries, StoredRecords, read_sealed, read_start, to_words};
 use super::{Segment, SegmentFault};
 use crate::buffer::{Loss, Tag};
-use crate::callsite::SiteDescription;
 use crate::clock::{Anchor, Converter};
-use crate::encoding::Encoded;
-use crate::live::{
-    ENTRY_WORDS, HEADER_WORDS, JournalKind, LiveHeader, SLOT_WORDS, SlotUse, journal_entries, slots_start,
-};
+use crate::live::{ENTRY_WORDS, FileHeader, HEADER_WORDS, JournalKind, SLOT_WORDS, SlotUse, slots_start};
 use crate::os::folder::Folder;
-use crate::recorder::{CopiedSlots, EvictionCounts, LaneRow, LargePayload, RecordedPart};
+use crate::recorder::{EvictionCounts, RecordedPart};
 use crate::time::Ticks;
-use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
+use crate::trace::{Recorded, Stretch, Trace, Window, WindowSet};
 use kineto_base::fallible::attempt;
 use kineto_base::sorted::SortedMap;
 use kineto_base::sorting::sort_few;
@@ -31,14 +25,10 @@ const SLOTS_MAX: usize = 1 << 28;
 /// The contents of a file.
 #[derive(Debug, Default)]
 struct LiveContents {
-    /// By their first ids.
-    parts: BTreeMap<u64, CopiedSlots>,
+    records: StoredRecords,
     journal: BTreeMap<u64, Vec<u64>>,
-    blocks: LiveBlocks,
     /// When a trace was taken that has all records of a chunk and was moved to disk, by the chunk's first id.
     moved_chunks: HashMap<u64, Ticks>,
-    /// Slots behind records that make no sense, and entries that cannot be decoded.
-    damaged: u64,
 }
 
 /// What segments have of a recording.
@@ -49,41 +39,21 @@ struct MovedRecords {
     slots: HashMap<u64, usize>,
 }
 
-/// The entries of a journal, of which later ones replace earlier ones.
-pub(super) struct Entries<'j>(SortedMap<(u32, u64, u64), &'j [u8]>);
-
-/// Returns whether a file begins as a live file does.
-pub(super) fn is_live_file(first: &[u8]) -> bool {
-    first.starts_with(b"KINELIVE")
-}
-
-/// Reads the start of a file; returns the header, if it is that of a live file, and the bytes.
-pub(super) fn read_start(file: &mut impl Read) -> io::Result<(Option<LiveHeader>, Vec<u8>)> {
-    let mut start = Vec::new();
-    let words = read_words(file, &mut start, HEADER_WORDS)?;
-    Ok((check_header(&words).ok(), start))
-}
-
-fn check_header(words: &[u64]) -> Result<LiveHeader, SegmentFault> {
-    match LiveHeader::read(words) {
-        Some(Ok(header)) if header.slots <= SLOTS_MAX => Ok(header),
-        Some(Err(version)) => Err(SegmentFault::OtherVersion(u32::try_from(version).unwrap_or(u32::MAX))),
-        _ => Err(SegmentFault::DamagedHeader),
-    }
-}
-
 /// Reads a live file whose first bytes were read already.
 ///
 /// Its older records may be in segments: in the folder `near`, or else in the one that the process had.
 pub(super) fn read_live_file(
-    first: Vec<u8>,
+    header: FileHeader,
+    start: Vec<u8>,
     mut file: impl Read,
     near: Option<&Path>,
 ) -> Result<Segment, SegmentFault> {
-    let mut bytes = first;
+    if header.slots > SLOTS_MAX {
+        return Err(SegmentFault::DamagedHeader);
+    }
+    let mut bytes = start;
     let words = read_words(&mut file, &mut bytes, HEADER_WORDS)?;
-    let header = check_header(&words)?;
-    let (generation, length) = LiveHeader::journal(&words).ok_or(SegmentFault::DamagedHeader)?;
+    let (generation, length) = FileHeader::journal(&words).ok_or(SegmentFault::DamagedHeader)?;
     let used = read_directory(&mut file, header.slots)?;
     let skipped = slots_start(header.slots) - HEADER_WORDS - header.slots * ENTRY_WORDS;
     read_words(&mut file, &mut Vec::new(), skipped)?;
@@ -100,7 +70,7 @@ pub(super) fn read_live_file(
         attempt(|| contents.add_slot(&entry, &words, generation)).map_err(io::Error::from)?;
     }
     let journal = contents.take_journal(length);
-    let entries = Entries::new(&journal);
+    let entries = Entries::new(std::iter::once(journal.as_slice()));
     let recorded = entries.get::<PathBuf>(JournalKind::Segments);
     let moved = recorded.map(|recorded| {
         // Without a path, no segment has what the file has.
@@ -110,9 +80,7 @@ pub(super) fn read_live_file(
     });
     let read = attempt(|| contents.into_trace(&entries, moved)).map_err(io::Error::from)?;
     let (trace, damaged) = read?;
-    let LiveHeader { process_id, process_uuid, boot_id, start, .. } = header;
-    let header = SegmentHeader { number: 0, process_id, process_uuid, boot_id, start };
-    Ok(Segment::new(trace, header, false, damaged, 0))
+    Ok(Segment::new(trace, &header, false, damaged, 0))
 }
 
 /// Returns what the segments of a process in a folder have: the last has the most of each chunk that is still in use. `None` if there
@@ -123,9 +91,9 @@ fn read_moved(folder: &Path, process: u128) -> Option<MovedRecords> {
     sort_few(&mut files);
     let folder = Folder::open(folder).ok()?;
     let last = files.iter().rev().find_map(|path| {
-        let (mut file, mut header) = (folder.open_entry(path.file_name()?, BYTES_MAX).ok()?, Vec::new());
-        file.by_ref().take(SegmentHeader::BYTES as u64).read_to_end(&mut header).ok()?;
-        let segment = read_frames(&header, file).ok()?;
+        let mut file = folder.open_entry(path.file_name()?, BYTES_MAX).ok()?;
+        let header = read_start(&mut file).ok()?.0.ok().filter(|header| header.slots == 0)?;
+        let segment = read_sealed(header, file).ok()?;
         (segment.is_complete && segment.process_uuid == process).then_some(segment)
     });
     let last = last?;
@@ -157,7 +125,7 @@ fn read_directory(file: &mut impl Read, slots: usize) -> io::Result<Vec<(usize, 
 fn read_words(file: &mut impl Read, bytes: &mut Vec<u8>, words: usize) -> io::Result<Vec<u64>> {
     let missing = (words * 8).saturating_sub(bytes.len()) as u64;
     file.take(missing).read_to_end(bytes)?;
-    Ok(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+    Ok(to_words(bytes))
 }
 
 impl LiveContents {
@@ -166,22 +134,18 @@ impl LiveContents {
         let [kind, a, b, c, d, ..] = *entry;
         match SlotUse::from_number(kind) {
             Some(SlotUse::Chunk) => {
-                let Some((part, damaged)) = CopiedSlots::of_chunk(words) else { return };
-                self.damaged += damaged;
-                let known = self.parts.get(&part.first_id).map_or(0, CopiedSlots::bytes);
-                if part.bytes() > known {
-                    let moved = (a > 0).then_some((part.first_id, Ticks(a)));
-                    self.moved_chunks.remove(&part.first_id);
+                if let Some(chunk) = self.records.add_chunk(words) {
+                    let moved = (a > 0).then_some((chunk.first_id, Ticks(a)));
+                    self.moved_chunks.remove(&chunk.first_id);
                     self.moved_chunks.extend(moved);
-                    self.parts.insert(part.first_id, part);
                 }
             }
             Some(SlotUse::Journal) if a == generation => drop(self.journal.insert(b, words.to_vec())),
             Some(SlotUse::Block) => {
                 let Some(words) = usize::try_from(c).ok().and_then(|length| words.get(..length)) else { return };
-                self.blocks.add_block(a, b, Ticks(d), words);
+                self.records.blocks.add_block(a, b, Ticks(d), words);
             }
-            Some(SlotUse::Journal) | None => {}
+            Some(SlotUse::Journal | SlotUse::End) | None => {}
         }
     }
 
@@ -195,7 +159,7 @@ impl LiveContents {
             bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
         }
         let wanted = length.saturating_mul(8);
-        self.damaged += u64::from(bytes.len() < wanted);
+        self.records.damaged += u64::from(bytes.len() < wanted);
         bytes.truncate(wanted);
         bytes
     }
@@ -203,11 +167,10 @@ impl LiveContents {
     /// Makes the trace; also returns how many things of the file made no sense. If records were `moved` to disk, those until
     /// that time are left out.
     fn into_trace(mut self, entries: &Entries<'_>, moved: Option<MovedRecords>) -> Result<(Trace, u64), SegmentFault> {
-        let (by_counter, (mut info, metadata)) = entries
-            .get::<(bool, (TraceInfo, TraceMetadata))>(JournalKind::Info)
-            .ok_or(SegmentFault::Missing("facts about the trace"))?;
+        let (by_counter, mut info, metadata) = entries.info()?;
+        self.records.damaged += entries.unknown();
         let anchors: Vec<Anchor> =
-            entries.all(JournalKind::Anchor, &mut self.damaged).into_iter().map(|(_, anchor)| anchor).collect();
+            entries.all(JournalKind::Anchor, &mut self.records.damaged).into_iter().map(|(_, anchor)| anchor).collect();
         let last_anchor = anchors.iter().map(|anchor| if by_counter { anchor.counter } else { anchor.monotonic }).max();
         let last_anchor = last_anchor.ok_or(SegmentFault::Missing("clock"))?;
         let converter = Converter::of_other_process(anchors, by_counter);
@@ -218,11 +181,12 @@ impl LiveContents {
                 _ if self.moved_chunks.contains_key(first_id) && all_are_moved(first_id) => usize::MAX,
                 slots => slots.copied().unwrap_or(0),
             };
-            self.parts.iter_mut().for_each(|(first_id, part)| part.new_from = Some(in_segment(first_id)));
+            self.records.chunks.iter_mut().for_each(|(first_id, chunk)| chunk.new_from = Some(in_segment(first_id)));
         }
-        let mut parts: Vec<_> = self.parts.into_values().map(RecordedPart::Stored).chain(retained).collect();
+        let StoredRecords { chunks, blocks, mut damaged } = self.records;
+        let mut parts: Vec<_> = chunks.into_values().map(RecordedPart::Stored).chain(retained).collect();
         let last = parts.iter().filter_map(last_time).max().unwrap_or_default().max(last_anchor);
-        let damaged = &mut self.damaged;
+        let damaged = &mut damaged;
         let evicted = entries.get::<(EvictionCounts, Vec<Stretch>)>(JournalKind::Evicted);
         let (evicted, held) = evicted.unwrap_or_default();
         let until = moved.as_ref().and_then(|moved| moved.until);
@@ -245,34 +209,27 @@ impl LiveContents {
             Some(_) => windows.cut_to_segment(until.map(|until| Ticks(until.0.saturating_add(1)))),
             None => windows.cut_to_stretches(&complete_stretches(held, evicted.horizon)),
         };
-        let lanes = entries.all::<LaneRow>(JournalKind::Lane, damaged).into_iter();
-        // A lane is found by its number.
-        let lanes = lanes.filter(|((number, _), lane)| lane.number == *number).map(|(_, lane)| lane).collect();
-        let sites = entries.list(JournalKind::Site, damaged, SiteDescription::unknown);
-        let payloads = entries.all::<Arc<LargePayload>>(JournalKind::LargePayload, damaged);
-        let payloads = payloads.into_iter().map(|((id, _), payload)| (id, payload)).collect();
-        let times = (until, last);
-        let (devices, lost) = self.blocks.into_devices(entries, times, &numbers, &mut windows, &converter);
+        let (devices, lost) = blocks.into_devices(entries, (until, last), &numbers, &mut windows, &converter);
         *damaged += lost;
-        let mut recorded = Recorded::of_live_file(lanes, sites, windows, evicted);
+        let mut recorded = Recorded::of_live_file(windows, evicted);
         // Records of threads that had not noticed the end of an earlier recording.
         parts.retain(|part| part.records().len() > 0);
-        recorded.add_stored(parts, payloads);
-        Ok((Trace::new(recorded, devices, Vec::new(), converter, Arc::new(metadata), info), self.damaged))
+        entries.complete(&mut recorded, parts, damaged);
+        Ok((Trace::new(recorded, devices, Vec::new(), converter, Arc::new(metadata), info), *damaged))
     }
 
     /// Returns the records that outlived their chunks.
     fn take_retained(&mut self, entries: &Entries<'_>) -> Vec<RecordedPart> {
-        let retained = entries.all::<RecordedPart>(JournalKind::Retained, &mut self.damaged);
+        let retained = entries.all::<RecordedPart>(JournalKind::Retained, &mut self.records.damaged);
         let is_in_chunk = |part: &RecordedPart| {
-            let before = self.parts.range(..=part.first_id()).next_back();
+            let before = self.records.chunks.range(..=part.first_id()).next_back();
             before.is_some_and(|(_, chunk)| part.first_id() < chunk.end_id())
         };
         // The process was killed before it freed their chunk, which may lack an end that was stored since.
         let (in_chunks, retained): (Vec<_>, Vec<_>) = retained.into_iter().map(|(_, part)| part).partition(is_in_chunk);
         for part in &in_chunks {
             for record in part.records().records_from(0).filter(|record| record.head.tag == Tag::Slice) {
-                let chunk = self.parts.range(..=record.id()).next_back();
+                let chunk = self.records.chunks.range(..=record.id()).next_back();
                 if let Some((_, chunk)) = chunk {
                     chunk.set_end(record.id(), record.words[1]);
                 }
@@ -297,51 +254,6 @@ fn complete_stretches(held: Vec<Stretch>, horizon: Option<Ticks>) -> Vec<Stretch
     complete
 }
 
-impl<'j> Entries<'j> {
-    fn new(journal: &'j [u8]) -> Entries<'j> {
-        let entries = journal_entries(journal).map(|entry| ((entry.kind, entry.key.0, entry.key.1), entry.body));
-        let last: SortedMap<_, _> = entries.collect();
-        Entries(last.into_iter().filter_map(|(key, body)| Some((key, body?))).collect())
-    }
-
-    /// Returns the entry of a kind that has but one.
-    fn get<T: Encoded>(&self, kind: JournalKind) -> Option<T> {
-        T::decode(&mut { *self.0.get(&(kind as u32, 0, 0))? })
-    }
-
-    /// Returns all entries of a kind, by key; counts those that make no sense.
-    pub(super) fn all<T: Encoded>(&self, kind: JournalKind, damaged: &mut u64) -> SortedMap<(u64, u64), T> {
-        let mut all = SortedMap::new();
-        for ((_, key, detail), body) in self.0.iter().filter(|((of, ..), _)| *of == kind as u32) {
-            match T::decode(&mut { *body }) {
-                Some(value) => drop(all.insert((*key, *detail), value)),
-                None => *damaged += 1,
-            }
-        }
-        all
-    }
-
-    /// Returns the entries of a kind that are numbered from 0; a missing one is `unknown`.
-    fn list<T: Encoded>(&self, kind: JournalKind, damaged: &mut u64, unknown: fn() -> T) -> Vec<T> {
-        let all = self.all(kind, damaged);
-        // A hostile file may have one of any number.
-        let most = all.len() * 2 + 1024;
-        let mut list = Vec::new();
-        for ((number, _), value) in all {
-            // It may also have two of one number.
-            let free = list.len()..most;
-            let Some(number) = usize::try_from(number).ok().filter(|number| free.contains(number)) else {
-                *damaged += 1;
-                continue;
-            };
-            *damaged += (number - list.len()) as u64;
-            list.resize_with(number, unknown);
-            list.push(value);
-        }
-        list
-    }
-}
-
 /// Returns the latest time in the records of a part.
 fn last_time(part: &RecordedPart) -> Option<Ticks> {
     let time_of = |record: crate::buffer::CommittedRecord<'_>| {
@@ -354,26 +266,4 @@ fn last_time(part: &RecordedPart) -> Option<Ticks> {
         }
     };
     part.records().records_from(0).map(time_of).max().map(Ticks)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kineto_base::fallible::List;
-
-    #[test]
-    fn second_entry_of_a_number_is_damaged() {
-        let mut body = List::new();
-        7_u64.encode(&mut body);
-        let first = (body.len() as u64) << 32 | JournalKind::Site as u64;
-        let entry = |key: (u64, u64)| {
-            let words = [first, key.0, key.1].into_iter().flat_map(u64::to_le_bytes);
-            words.chain(body.iter().copied()).collect::<Vec<u8>>()
-        };
-        let journal: Vec<u8> = [(0, 0), (2, 0), (2, 1), (3, 0)].into_iter().flat_map(entry).collect();
-        let mut damaged = 0;
-        let list = Entries::new(&journal).list::<u64>(JournalKind::Site, &mut damaged, || 0);
-        // The one without an entry, and the second of number 2.
-        assert_eq!((list, damaged), (vec![7, 0, 7, 7], 2));
-    }
 }
