@@ -45,22 +45,25 @@ pub(super) fn write_trace(trace: &Trace, number: u32, out: impl Write) -> io::Re
     parts.end()
 }
 
-/// Writes the chunks, then what outlived its chunk.
+/// Writes what outlived its chunk, then the chunks.
 fn write_records(recorded: &Recorded, parts: &mut PartWriter<impl Write>) -> io::Result<()> {
+    for (id, payload) in recorded.large_payloads() {
+        parts.put(JournalKind::LargePayload, (*id, 0), |out| payload.encode(out))?;
+    }
+    for (at, part) in (0..).zip(recorded.parts.iter().filter(|part| part.lane().is_some())) {
+        parts.put(JournalKind::Retained, (part.first_id(), at), |out| part.encode(out))?;
+    }
     for part in recorded.parts.iter().filter(|part| part.lane().is_none()) {
         let new_from = part.new_from().map_or(0, |at| at as u64 + 1);
         let records = part.records();
+        if records.len() == 0 {
+            continue;
+        }
         parts.put_part(SlotUse::Chunk, [new_from, 0, 0, 0], |out| {
             let first = records.first_id.saturating_sub(1);
             encode_words([records.first_id + records.len() as u64, first, part.epoch(), 0].into_iter(), out);
             encode_words(records.words(), out);
         })?;
-    }
-    for (at, part) in (0..).zip(recorded.parts.iter().filter(|part| part.lane().is_some())) {
-        parts.put(JournalKind::Retained, (part.first_id(), at), |out| part.encode(out))?;
-    }
-    for (id, payload) in recorded.large_payloads() {
-        parts.put(JournalKind::LargePayload, (*id, 0), |out| payload.encode(out))?;
     }
     Ok(())
 }
