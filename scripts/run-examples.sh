@@ -81,7 +81,7 @@ run_example() {
     cp examples/wgpu/Cargo.lock integrations/wgpu/Cargo.lock
     local package
     for package in integrations/wgpu examples/wgpu; do
-      cargo clippy --locked --manifest-path "$package/Cargo.toml" -- -D warnings || return
+      cargo clippy --manifest-path "$package/Cargo.toml" -- -D warnings || return
     done
   fi
   if ! cargo build --release --locked --manifest-path "examples/$example/Cargo.toml"; then
