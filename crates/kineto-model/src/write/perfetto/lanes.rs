@@ -160,7 +160,42 @@ mod tests {
         slices.iter().map(place).collect()
     }
 
+    /// Returns the last lane of the slice's owner if nothing that is open there ends before the slice does, else the first lane in
+    /// which nothing is open.
+    fn own_or_empty(slices: &[(u64, u64, u64)]) -> Vec<usize> {
+        let mut lanes: Vec<(u64, Vec<u64>)> = Vec::new();
+        let mut last: HashMap<u64, usize> = HashMap::default();
+        let place = |(start, end, owner): &(u64, u64, u64)| {
+            lanes.iter_mut().for_each(|(_, open)| open.retain(|end| end > start));
+            let fits = |lane: &&usize| {
+                let (of, open) = &lanes[**lane];
+                of == owner && open.last().is_none_or(|around| end <= around)
+            };
+            let empty = || lanes.iter().position(|(_, open)| open.is_empty()).unwrap_or(lanes.len());
+            let lane = last.get(owner).filter(fits).copied().unwrap_or_else(empty);
+            lanes.resize_with(lanes.len().max(lane + 1), Default::default);
+            lanes[lane].0 = *owner;
+            lanes[lane].1.push(*end);
+            last.insert(*owner, lane);
+            lane
+        };
+        slices.iter().map(place).collect()
+    }
+
     proptest! {
+        #[test]
+        fn async_slice_is_in_its_owners_lane_or_an_empty_one(
+            mut slices in prop::collection::vec((0u64..20, 0u64..12, 0u64..4), 0..40)
+        ) {
+            slices.sort_unstable();
+            let slices: Vec<_> = slices.into_iter().map(|(start, length, owner)| (start, start + length, owner)).collect();
+            let mut lanes = TrackLanes::default();
+            let mut sequence = |number: usize| Sequence::new(number as u64, 1);
+            let mut place = |(start, end, owner)| lanes.place_slice(Some(owner), (start, end), &mut sequence);
+            let placed: Vec<_> = slices.iter().copied().map(&mut place).collect();
+            prop_assert_eq!(placed, own_or_empty(&slices));
+        }
+
         #[test]
         fn slice_is_in_the_first_lane_that_fits(mut slices in prop::collection::vec((0u64..100, 0u64..60), 0..80)) {
             slices.sort_unstable();
