@@ -107,7 +107,8 @@ impl StoredRecords {
         let retained = entries.all::<RecordedPart>(JournalKind::Retained, &mut damaged).into_iter();
         let chunks = self.chunks.into_values().map(RecordedPart::Stored);
         let parts = chunks.chain(retained.map(|(_, part)| part)).collect();
-        damaged += entries.complete(&mut recorded, parts, &mut damaged);
+        let strays = entries.complete(&mut recorded, parts, &mut damaged);
+        damaged += strays;
         let devices = self.blocks.into_sealed(entries, &mut damaged);
         let pushed = entries.pushed(&mut damaged);
         Ok((Trace::new(recorded, devices, pushed, converter, Arc::new(metadata), info), damaged))

@@ -4,8 +4,8 @@
 //! in slots of a mapping, which a directory describes. A segment is sealed: the parts follow each other, each behind its entry of the
 //! directory, with a checksum.
 //!
-//! The number of a kind, and what a kind says, never change: a new fact has a new kind, or is appended to the value of one. So a reader reads
-//! all older files, and of newer ones what it knows.
+//! The number of a kind, and what a kind says, never change: a new fact has a new kind, or is appended to the facts about the trace. So a
+//! reader reads all older files, and of newer ones what it knows.
 
 use super::JournalKind;
 use crate::fallible::{List, attempt};
