@@ -95,7 +95,7 @@ impl KinetoGuard {
     pub(crate) fn start_next(&self, output: PathBuf) -> Result<(), Error> {
         let Some(session) = self.session.get() else { return Ok(()) };
         let next = session.reserve_output(&output)?;
-        let _ending = session.writes.register(None);
+        let _ending = session.writes.register_ending();
         let ended = match session.finish(EndedBy::Guard) {
             Err(error) if error.kind() != ErrorKind::NotActive => return Err(error),
             ended => ended.ok(),
@@ -219,7 +219,7 @@ fn finish_and_write(session: &Session, by: EndedBy, why_empty: impl Fn(&str) -> 
 
 /// Ends the running recording or schedule and writes the trace.
 fn end_and_write(session: &Session, by: EndedBy, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
-    let _ending = session.writes.register(None);
+    let _ending = session.writes.register_ending();
     match session.finish(by) {
         Ok(Ending::Recording(mut ended)) => {
             let path = ended.path.filter(|_| by != EndedBy::Guard || session.writes_at_end());

@@ -6,7 +6,7 @@ use super::request::Request;
 use super::source::report_progress;
 use crate::config::Config;
 use crate::error::Error;
-use crate::session::Session;
+use crate::session::{ActiveWrite, Session};
 use crate::trace::{Trace, TraceStats};
 use crate::wait::{since, steady, wall};
 use crate::write::file::Destination;
@@ -137,16 +137,18 @@ impl Job {
 
     /// Ends the recording and writes its file; returns its path and contents. Absent devices are named if the request names
     /// types.
-    pub(super) fn stop_and_save(&self, session: &Session, written: &WrittenFiles) -> Result<SavedFile, Error> {
+    pub(super) fn stop_and_save(
+        &self,
+        session: &Session,
+        write: &ActiveWrite,
+        written: &WrittenFiles,
+    ) -> Result<SavedFile, Error> {
         let (is_profile, output) = (self.request.is_memory_profile(), &self.request.output);
         let trace = if is_profile {
             session.memory_profile.stop_for(self.id)?
         } else {
             self.take_part(session).unwrap_or_else(|| session.requests.stop(self.id))?
         };
-        let _active = session.writes.register(Some(&trace));
-        // No caller could handle violations; the file contains them.
-        let _ = trace.check_violations();
         let files = if self.request.is_own {
             None
         } else {
@@ -160,7 +162,7 @@ impl Job {
         let path = if is_profile {
             session.memory_profile.write_timeline(&trace, &noted, output)
         } else {
-            trace.save_all(&noted, output)
+            write.save(&trace, &noted, output)
         };
         let limits = session.settings.next_config().ondemand.kept;
         let file_path = |path: &PathBuf| Sinks::file_path(path).unwrap_or(path).to_owned();

@@ -10,15 +10,14 @@ use super::source::{Incoming, RequestSource, id_of, outcome_json, report_outcome
 use super::wakeup::Wakeup;
 use crate::config::ParsedRequest;
 use crate::diag::diag;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::os::{datagram, fork, thread};
 use crate::recorder::memory_listeners::InternalAllocGuard;
-use crate::session::{Patience, RequestHandler, Session};
+use crate::session::{ActiveWrite, Patience, RequestHandler, Session, UnstartedWrite};
 use crate::text::count_with_noun;
 use crate::wait::{Condvar, steady, wall};
 use std::io;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
@@ -317,26 +316,17 @@ impl Runner {
     /// Writes the file on a new thread, so that the daemon gets answers meanwhile.
     fn write_job(&self, session: &Arc<Session>, job: Job, early: Option<String>) {
         let Some(runner) = self.own.upgrade() else { return };
-        let (owned, lost) = (session.clone(), job.clone());
-        let write = move || {
-            let _own = InternalAllocGuard::begin();
-            // The program's sinks may panic, and the next request must still be served.
-            let saved = catch_unwind(AssertUnwindSafe(|| job.stop_and_save(&owned, &runner.written)));
-            let panicked = || Error::new(ErrorKind::Handler, "the writer panicked; fix the trace sink");
+        let (owned, of_writer, saving) = (session.clone(), runner.clone(), job.clone());
+        let work = move |write: &ActiveWrite| saving.stop_and_save(&owned, write, &of_writer.written);
+        let output = job.request.output.clone();
+        let end = move |_: &ActiveWrite, saved| {
             runner.allow_next_last(job.id);
-            runner.keep_outcome(report_end(&job, early.as_deref(), saved.unwrap_or_else(|_| Err(panicked()))));
-            drop(owned);
+            runner.keep_outcome(report_end(&job, early.as_deref(), saved));
             runner.end_request(job.id);
         };
-        if let Err(why) = thread::spawn("kineto-write", Box::new(write)) {
-            let why =
-                format!("cannot start a thread to write the trace: {why}; raise the limit on threads (ulimit -u)");
-            lost.cancel(session, &why);
-            self.allow_next_last(lost.id);
-            let outcome = outcome_json(&lost.request.asked.trace_id, "failed", &why, None);
-            self.keep_outcome(report_outcome!(Error, Failed, lost.request.answer, outcome, "the trace is lost: {why}"));
-            self.end_request(lost.id);
-        }
+        let started = session.writes.register_background().start(output, work, end);
+        // The daemon waits for its answers then, but the trace is written.
+        started.unwrap_or_else(UnstartedWrite::run_here);
     }
 
     /// Reports that a request gets no file: it was `refused`, or `cancelled` after it had been accepted.
@@ -435,10 +425,6 @@ impl RequestHandler for Runner {
         let mut wait = patience.start_wait();
         let mut has_ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*has_ended {
-            // A trace is registered only when its recording has ended.
-            if let Some(session) = &session {
-                session.writes.limit_writers(patience);
-            }
             let left = wait.time_left(session.as_ref().map_or(0, |session| session.writes.progress_steps()));
             if left.is_zero() {
                 drop(has_ended);

@@ -1,11 +1,10 @@
 //! Dumps: what was recorded so far, in files of their own, while the recording continues.
 
 use super::Session;
-use super::background::BackgroundSave;
 use super::observer::SessionEvent;
 use super::retention::remove_old_dumps;
-use super::saving::save_trace;
 use super::triggers::DumpControl;
+use super::writes::{ActiveWrite, BackgroundSave};
 use crate::config::{Output, PlaceholderValues};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -82,11 +81,10 @@ impl Session {
         let path = dump_path(output, std::process::id(), since, number, label);
         let (settings, observers) = (self.settings.clone(), self.recording.observers.clone());
         let (reason, in_header) = (reason.to_owned(), reason.to_owned());
-        let save = move |register: &dyn Fn(&Trace), path: &Path| {
+        let save = move |write: &ActiveWrite, path: &Path| {
             let mut trace = take()?;
             trace.separate_metadata().add_text("dump_reason", &in_header);
-            register(&trace);
-            save_trace(&trace, trace.destination(), path)?;
+            write.save(&trace, trace.destination(), path)?;
             let config = settings.first_config();
             // Other programs share the folder of the default output.
             remove_old_dumps(path, &config.dumps.kept, config.output == Output::Default);
@@ -98,7 +96,7 @@ impl Session {
             }
             observers.notify(SessionEvent::DumpEnded { reason, dump: saved.map(Path::to_owned) });
         };
-        BackgroundSave::start(path, self.settings.flush_timeout(), save, report_end)
+        BackgroundSave::start(self.writes.register_background(), path, save, report_end)
     }
 }
 

@@ -1,10 +1,9 @@
 //! Writes traces when the process ends without dropping a guard.
 
-use super::background::{limit_saves, wait_for_saves};
 use super::observer::SessionEvent;
 use super::part_counts::PartCounts;
 use super::requests::REQUEST_IS_RECORDING;
-use super::saving::{Patience, PendingWrite};
+use super::writes::{ActiveWrite, Patience, PendingWrite, ProcessEnd};
 use super::{Session, Status, YEAR, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -76,13 +75,13 @@ pub fn flush_all() {
 pub(crate) fn at_exit() {
     let now = steady();
     let sessions = ending_sessions(now);
-    // They share the time limit with what is flushed.
-    limit_saves(now);
+    let end = ProcessEnd::begin(now);
     for (session, deadline) in &sessions {
         session.finish_dump(Some(*deadline));
         session.requests.close(Patience::Until(*deadline));
-        session.writes.wait_for_others(*deadline);
     }
+    // What is written in the background shares the time limit with what is flushed.
+    end.wait_for(ActiveWrite::is_awaited_elsewhere);
     flush_sessions(
         &sessions,
         |session, deadline| {
@@ -116,8 +115,7 @@ pub(crate) fn at_exit() {
     }
     sessions.iter().for_each(|(session, _)| session.report_why_nothing());
     // A guard may have been dropped meanwhile.
-    sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline));
-    wait_for_saves(now);
+    end.wait_for(|write| write.is_in_background() || write.is_awaited_elsewhere());
 }
 
 /// Returns the sessions of this process, each with the time at which it waits for nothing more if the process ends `now`.
@@ -196,8 +194,7 @@ impl Session {
         if at_end {
             self.note_write_at_exit(&path);
         }
-        let begun = self.writes.begin_write(trace, path, Patience::Until(deadline))?;
-        Ok(begun.map(|write| (write, live)))
+        Ok(Some((self.writes.begin_write(trace, path, Patience::Until(deadline)), live)))
     }
 
     /// Writes what was recorded so far to the output.
@@ -209,7 +206,7 @@ impl Session {
         }
         let (path, trace) = self.take_with_output(|| self.recording.snapshot());
         let (path, trace) = (path.unwrap_or(output), trace?);
-        trace.save_all(&self.writes.output_of(&trace), &path).map(drop)
+        self.writes.write_here(&trace, &path)
     }
 
     /// Returns what `take` takes of a recording, with the output of that one: another may begin in between.

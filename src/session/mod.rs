@@ -6,7 +6,6 @@
 
 mod active_request;
 mod annotation;
-mod background;
 mod claim;
 mod dumps;
 mod exit;
@@ -19,7 +18,6 @@ mod pending_snapshots;
 mod recording;
 mod requests;
 mod retention;
-mod saving;
 mod settings;
 #[cfg(feature = "segments")]
 mod spill;
@@ -30,8 +28,8 @@ mod step_times;
 mod steps;
 mod triggers;
 mod window_control;
+mod writes;
 
-pub use background::BackgroundSave;
 pub(crate) use claim::OutputClaim;
 pub(crate) use dumps::can_dump;
 pub use exit::flush_all;
@@ -47,12 +45,13 @@ pub(crate) use recording::{SessionOptions, SessionRecording};
 pub(crate) use requests::RequestHandler;
 #[cfg(target_os = "linux")]
 pub(crate) use retention::{KeptFiles, remove_old_file};
-#[cfg(target_os = "linux")]
-pub(crate) use saving::Patience;
 #[cfg(feature = "segments")]
 pub(crate) use spill::part_bytes_max;
 pub(crate) use steps::{EndedBy, EndedRecording, Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;
+pub use writes::BackgroundSave;
+#[cfg(target_os = "linux")]
+pub(crate) use writes::{ActiveWrite, NotStarted, Patience};
 
 use crate::config::{Config, Mode, Output, PlaceholderValues};
 use crate::error::{Error, ErrorKind};
@@ -69,7 +68,6 @@ use memory_profile::MemoryProfile;
 use pending_snapshots::PendingSnapshots;
 use recording::RecordingState;
 use requests::{REQUEST_IS_RECORDING, SessionRequests};
-use saving::Writes;
 use settings::SessionSettings;
 use spill::SpillControl;
 use std::path::{Path, PathBuf};
@@ -77,6 +75,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::{Duration, Instant};
 use triggers::DumpControl;
+use writes::Writes;
 
 /// One layer's recordings, shared by its guard and profilers.
 #[derive(Debug)]
@@ -159,12 +158,12 @@ impl Session {
             let requests = Arc::new(SessionRequests::new(recording.clone()));
             Session {
                 recorder,
+                writes: Arc::new(Writes::new(settings.clone())),
                 settings,
                 memory_profile: MemoryProfile::new(recording.clone(), requests.clone()),
                 requests,
                 recording,
                 steps: StepControl::default(),
-                writes: Arc::default(),
                 dumps: AtomicU64::new(0),
                 triggers: Arc::new(triggers),
                 pending_snapshots: Arc::default(),

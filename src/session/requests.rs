@@ -3,7 +3,7 @@
 use super::Status;
 use super::active_request::ActiveRequest;
 use super::recording::{RecordingState, SessionPhase, SessionRecording};
-use super::saving::Patience;
+use super::writes::Patience;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;

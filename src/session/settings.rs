@@ -1,6 +1,6 @@
 //! The settings of a session: those of the program's start, and those of the next recording.
 
-use super::saving::Patience;
+use super::writes::Patience;
 use super::{FORKED_LOCK, YEAR, lock_within};
 use crate::config::{Config, Output, ParsedRequest};
 use std::path::PathBuf;

@@ -15,17 +15,17 @@ use super::dumps::with_process_and_time;
 use super::part_counts::PartCounts;
 use super::recording::RecordingState;
 use super::recording::live::{forget_part_losses, link_live_file};
+use super::writes::ActiveWrite;
 use super::{Session, deadline_after};
 use crate::clock;
 use crate::config::Split;
 use crate::diag::diag;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::handler::part_path;
 use crate::os::descriptor::CheckedDescriptor;
 use crate::os::file_limit::FileLimitGuard;
-use crate::os::{disk, file_lock, fork, thread};
+use crate::os::{disk, file_lock, fork};
 use crate::recorder::Recorder;
-use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::segment::folder::LOCK;
 use crate::text::count_with_noun;
 use crate::time::Ticks;
@@ -39,7 +39,6 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -487,19 +486,22 @@ impl Session {
         let complete = self.recorder.retired_bytes() + collectors.full_bytes();
         let is_enough = complete >= part_bytes(self.spill.split, self.recorder.pool().bytes_max());
         if let Some(end) = recording.begin_if_due(is_enough, interval) {
-            let (session, writing) = (Arc::downgrade(self), recording.clone());
-            let write = move || {
-                let _own = InternalAllocGuard::begin();
-                let write = || writing.write_segment(&session, end, is_enough);
-                let written = catch_unwind(AssertUnwindSafe(write));
-                writing.end_write(written.unwrap_or_else(|_| Err("a panic; please report this".to_owned())));
+            let (session, writing, written) = (Arc::downgrade(self), recording.clone(), recording.clone());
+            let of_session = session.clone();
+            let work = move |_: &ActiveWrite| {
+                let written = writing.write_segment(&of_session, end, is_enough);
+                written.map_err(|why| Error::new(ErrorKind::Io, why))
+            };
+            let note_end = move |_: &ActiveWrite, segment: Result<_, Error>| {
+                written.end_write(segment.map_err(|error| error.to_string()));
                 // Another one may be due.
                 if let Some(session) = &session.upgrade() {
                     session.recorder.pool().wake_helper();
                 }
             };
-            if let Err(error) = thread::spawn("kineto-spill", Box::new(write)) {
-                recording.end_write(Err(format!("cannot start a thread: {error}; end other threads")));
+            let started = self.writes.register_background().start("a segment".into(), work, note_end);
+            if let Err(unstarted) = started {
+                recording.end_write(Err(unstarted.into_error(Path::new("a segment")).to_string()));
             }
         }
         Some(recording.next_due_time(interval))

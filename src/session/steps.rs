@@ -2,9 +2,9 @@
 
 use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
-use super::saving::report_written_trace;
 use super::spill::SpilledRecording;
 use super::step_times::StepTimes;
+use super::writes::report_written_trace;
 use super::{FORKED_LOCK, Session, Status, lock_within};
 use crate::config::Output;
 use crate::diag::diag;
@@ -381,7 +381,7 @@ impl Session {
         transitions: &[Transition],
         at_end: bool,
     ) -> (Option<Cycle>, Option<Error>) {
-        let _ending = transitions.contains(&Transition::Stop).then(|| self.writes.register(None));
+        let _ending = transitions.contains(&Transition::Stop).then(|| self.writes.register_ending());
         let (mut cycle, mut trace, mut discards) = (None, None, false);
         let mut act = |act: &Transition| -> Result<(), Error> {
             match act {

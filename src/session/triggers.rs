@@ -1,10 +1,10 @@
 //! Dumps that something triggers: which triggers write one and when, and how the others are counted.
 
 use super::Session;
-use super::background::wait_for_saves;
 use super::deadline_after;
 use super::exit::live_sessions;
 use super::observer::SessionEvent;
+use super::writes::{ActiveWrite, ProcessEnd, TIME_TO_CLOSE};
 use crate::config::{DumpConfig, DumpTrigger};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -304,12 +304,13 @@ fn dump_before_abort(sessions: Vec<Arc<Session>>) {
     let (done, is_done) = channel();
     // Another thread takes no lock that the panicking one holds for good, or hangs alone.
     let dump = move || {
+        let end = ProcessEnd::begin(now);
         sessions.iter().for_each(|session| session.finish_dump(Some(deadline)));
-        wait_for_saves(now);
+        end.wait_for(ActiveWrite::is_in_background);
         let _ = done.send(());
     };
     if thread::spawn("kineto-dump", Box::new(dump)).is_ok() {
-        let _ = is_done.recv_timeout(deadline.saturating_duration_since(now) + super::saving::TIME_TO_CLOSE);
+        let _ = is_done.recv_timeout(deadline.saturating_duration_since(now) + TIME_TO_CLOSE);
     }
 }
 
@@ -396,7 +397,7 @@ mod tests {
         let output = session.dump_output().unwrap();
         let triggers = Some(session.triggers.clone());
         session.write_dump(|| Ok(trace), triggers, &output, "panic", "a panic").unwrap();
-        wait_for_saves(Instant::now());
+        ProcessEnd::begin(Instant::now()).wait_for(ActiveWrite::is_in_background);
         assert!(retries_soon());
         let ended = log.take();
         assert!(ended.len() == 1 && ended[0].starts_with("a panic: cannot create"), "{ended:?}");

@@ -123,7 +123,7 @@ fn panicking_sink_loses_one_window() {
         ("KINETO_ACTIVITIES_LOG_FILE", "broken://place/a.json"),
     ];
     let program = start(&place, "has a broken sink", &env);
-    program.wait_for_times("not written: the writer panicked", 3);
+    program.wait_for_times("the program's writer panicked", 3);
     program.wait_for("window 4");
     program.end();
 }
