@@ -2,7 +2,7 @@
 
 use super::observer::SessionEvent;
 use super::part_counts::PartCounts;
-use super::requests::REQUEST_IS_RECORDING;
+use super::refusals::REQUEST_IS_RECORDING;
 use super::writes::{ActiveWrite, Patience, PendingWrite, ProcessEnd};
 use super::{Session, Status, YEAR, lock_within};
 use crate::diag::diag;

@@ -1,9 +1,10 @@
 //! Memory profiles on demand: recordings that hold only what allocators report, independent of the session's recording.
 
-use super::active_request::ActiveRequest;
+use super::machine::{Effect, Event, Refusal, SessionMachine, User};
 use super::observer::SessionEvent;
 use super::recording::{SessionOptions, SessionRecording};
-use super::requests::{REQUEST_IS_RECORDING, SessionRequests};
+use super::refusals::REQUEST_IS_RECORDING;
+use super::requests::SessionRequests;
 use super::settings::SessionSettings;
 use crate::config::{Config, Mode, Output};
 use crate::error::{Error, ErrorKind};
@@ -34,13 +35,14 @@ pub(crate) struct MemoryProfile {
 struct MemoryProfileState {
     /// The recording of the current profile.
     running: Option<SessionRecording>,
-    /// The request that the current profile belongs to.
-    active_request: ActiveRequest,
+    /// Whose the current profile is.
+    machine: SessionMachine,
     /// The last profile of the program.
     last: Option<Trace>,
 }
 
 const EVICTED: &str = "the program started its own memory profile";
+const NONE_IS_RUNNING: &str = "no memory profile is running; start one first";
 
 impl MemoryProfile {
     pub(super) fn new(session: Arc<SessionRecording>, requests: Arc<SessionRequests>) -> MemoryProfile {
@@ -49,17 +51,18 @@ impl MemoryProfile {
 
     /// Returns why that request lost its memory profile, if it did.
     pub(super) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
-        self.state.lock().active_request.is_over(request_id).then_some(EVICTED)
+        self.state.lock().machine.is_over(request_id).then_some(EVICTED)
     }
 
     /// Starts a memory profile of the program, and evicts that of a request.
     pub(crate) fn start(&self) -> Result<(), Error> {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
-        if let Some(request_id) = state.active_request.active_id() {
-            drop(self.end_profile(&mut state, Some(request_id), EVICTED));
-            self.requests.report_eviction();
+        let effects = state.machine.handle(Event::Start(User::Program)).map_err(|_| already_running())?;
+        if effects.contains(&Effect::Discard) {
+            drop(self.end_running(&mut state));
         }
+        self.requests.report_if_evicted(effects);
         self.start_recording(&mut state, None)?;
         // The old profile would keep its memory, and would be exported in place of the new one if that one could not be
         // stopped.
@@ -71,29 +74,33 @@ impl MemoryProfile {
     pub(crate) fn start_for(&self, request_id: u64, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
-        if state.active_request.is_over(request_id) {
-            return Err(Error::new(ErrorKind::NotActive, EVICTED));
-        }
-        state.active_request.mark_over(request_id);
+        let begun = state.machine.handle(Event::Start(User::Request(request_id)));
+        begun.map_err(|why| match why {
+            Refusal::IsOver => Error::new(ErrorKind::NotActive, EVICTED),
+            Refusal::UsedBy(_) | Refusal::NothingRuns => already_running(),
+        })?;
         // An empty profile would only be reported at its end.
         if !memory::has_reporter() {
+            let _ = state.machine.handle(Event::Fail);
             return Err(Error::new(ErrorKind::NotActive, NO_REPORTS));
         }
-        self.start_recording(&mut state, between)?;
-        state.active_request.begin(request_id);
-        Ok(())
+        self.start_recording(&mut state, between)
     }
 
+    /// Starts the recording of a profile that has begun.
     fn start_recording(
         &self,
         state: &mut MemoryProfileState,
         between: Option<(SystemTime, SystemTime)>,
     ) -> Result<(), Error> {
+        let begun = self.create_recording(between);
+        state.running = Some(begun.inspect_err(|_| _ = state.machine.handle(Event::Fail))?);
+        self.session.observers.queue_event(SessionEvent::MemoryProfileStarted);
+        Ok(())
+    }
+
+    fn create_recording(&self, between: Option<(SystemTime, SystemTime)>) -> Result<SessionRecording, Error> {
         let _own = InternalAllocGuard::begin();
-        if state.running.is_some() {
-            let why = "a memory profile is running already; stop it first";
-            return Err(Error::new(ErrorKind::AlreadyActive, why));
-        }
         let mut config = Config::clone(&self.session.settings.next_config());
         (config.output, config.flags.profile_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
@@ -117,21 +124,22 @@ impl MemoryProfile {
         let (settings, none) = (SessionSettings::new(config), CollectorSet::default());
         let (options, sinks) = (SessionOptions::default(), Sinks::default());
         let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none, Weak::new());
-        recording.start(&mut *recording.lock_state()?, None, between)?;
-        state.running = Some(recording);
-        self.session.observers.queue_event(SessionEvent::MemoryProfileStarted);
-        Ok(())
+        recording.start(between)?;
+        Ok(recording)
     }
 
     /// Ends the program's memory profile and keeps it until the next one.
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
-        let none = match state.active_request.active_id() {
-            Some(_) => REQUEST_IS_RECORDING,
-            None => "no memory profile is running; start one first",
-        };
-        let trace = self.end_profile(&mut state, None, none)?;
+        state.machine.handle(Event::End(User::Program)).map_err(|why| {
+            let text = match why {
+                Refusal::UsedBy(_) => REQUEST_IS_RECORDING,
+                Refusal::NothingRuns | Refusal::IsOver => NONE_IS_RUNNING,
+            };
+            Error::new(ErrorKind::NotActive, text)
+        })?;
+        let trace = self.end_running(&mut state)?;
         state.last = Some(trace.clone());
         Ok(trace)
     }
@@ -139,24 +147,28 @@ impl MemoryProfile {
     /// Ends the memory profile of a request and returns it.
     pub(crate) fn stop_for(&self, request_id: u64) -> Result<Trace, Error> {
         let _scope = self.session.observers.notify_scope();
-        self.end_profile(&mut self.state.lock(), Some(request_id), EVICTED)
+        let mut state = self.state.lock();
+        let ended = state.machine.handle(Event::End(User::Request(request_id)));
+        ended.map_err(|_| Error::new(ErrorKind::NotActive, EVICTED))?;
+        self.end_running(&mut state)
     }
 
     /// Discards the memory profile of a request.
     pub(crate) fn discard_for(&self, request_id: u64) {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
-        state.active_request.mark_over(request_id);
-        drop(self.end_profile(&mut state, Some(request_id), EVICTED));
+        let effects = state.machine.handle(Event::GiveUp(request_id));
+        if effects.is_ok_and(|effects| effects.contains(&Effect::Discard)) {
+            drop(self.end_running(&mut state));
+        }
     }
 
-    /// Ends the memory profile of that request; `None` is the program.
-    fn end_profile(&self, state: &mut MemoryProfileState, request_id: Option<u64>, none: &str) -> Result<Trace, Error> {
-        let running = state.running.take_if(|_| state.active_request.active_id() == request_id);
-        let running = running.ok_or_else(|| Error::new(ErrorKind::NotActive, none))?;
-        state.active_request.end();
+    /// Ends the current recording.
+    fn end_running(&self, state: &mut MemoryProfileState) -> Result<Trace, Error> {
+        let none = || Error::new(ErrorKind::NotActive, NONE_IS_RUNNING);
+        let running = state.running.take().ok_or_else(none)?;
         let _own = InternalAllocGuard::begin();
-        let ended = running.lock_state().and_then(|mut recording| running.end(&mut recording));
+        let ended = running.lock_state().and_then(|mut recording| running.end(&mut recording, User::Program));
         self.session.observers.queue_event(SessionEvent::MemoryProfileStopped);
         ended
     }
@@ -166,7 +178,7 @@ impl MemoryProfile {
         let _scope = self.session.observers.notify_scope();
         let state = self.state.lock();
         let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
-        if state.running.is_some() && state.active_request.active_id().is_none() {
+        if state.machine.user() == Some(User::Program) {
             return refused("the memory profile is still running; stop it first");
         }
         let Some(trace) = state.last.clone() else {
@@ -189,4 +201,8 @@ impl MemoryProfile {
         self.session.observers.queue_event(SessionEvent::MemoryProfileExported(saved.clone()));
         Ok(saved)
     }
+}
+
+fn already_running() -> Error {
+    Error::new(ErrorKind::AlreadyActive, "a memory profile is running already; stop it first")
 }

@@ -4,18 +4,19 @@
 //! [`SessionRequests`] those for external requests, [`StepControl`] the program's schedule, [`MemoryProfile`] the memory
 //! profiles on demand, and [`Writes`] the files in progress. The session itself performs what the program asks for.
 
-mod active_request;
 mod annotation;
 mod claim;
 mod dumps;
 mod exit;
 mod handle;
+mod machine;
 mod memory_profile;
 mod observer;
 mod outcome;
 mod part_counts;
 mod pending_snapshots;
 mod recording;
+mod refusals;
 mod requests;
 mod retention;
 mod settings;
@@ -51,7 +52,7 @@ pub(crate) use steps::{EndedBy, EndedRecording, Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;
 pub use writes::BackgroundSave;
 #[cfg(target_os = "linux")]
-pub(crate) use writes::{ActiveWrite, NotStarted, Patience};
+pub(crate) use writes::{ActiveWrite, Patience, UnstartedWrite};
 
 use crate::config::{Config, Mode, Output, PlaceholderValues};
 use crate::error::{Error, ErrorKind};
@@ -64,10 +65,11 @@ use crate::write::file;
 use crate::write::sink::{Sinks, Writers};
 use kineto_base::fallible;
 use kineto_devices::{CollectorReport, CollectorSet};
+use machine::{Event, User};
 use memory_profile::MemoryProfile;
 use pending_snapshots::PendingSnapshots;
 use recording::RecordingState;
-use requests::{REQUEST_IS_RECORDING, SessionRequests};
+use requests::SessionRequests;
 use settings::SessionSettings;
 use spill::SpillControl;
 use std::path::{Path, PathBuf};
@@ -281,8 +283,10 @@ impl Session {
         let _scope = self.recording.observers.notify_scope();
         let trace_id = self.recording.provided_trace_id(self.requests.program_status());
         let mut state = self.recording.lock_state()?;
-        self.requests.evict_request(&mut state);
-        self.recording.prepare(&mut state, trace_id)
+        let effects = self.recording.handle(&mut state, Event::Prepare(User::Program))?;
+        self.requests.report_if_evicted(effects);
+        let reports = self.recording.begin_own(&mut state, effects, trace_id, None)?;
+        Ok((state.machine.preparation(), reports))
     }
 
     /// Starts a recording.
@@ -291,8 +295,9 @@ impl Session {
         let _own = InternalAllocGuard::begin();
         let trace_id = self.recording.provided_trace_id(self.requests.program_status());
         let mut state = self.recording.lock_state()?;
-        self.requests.evict_request(&mut state);
-        self.recording.start(&mut state, trace_id, None)?;
+        let effects = self.recording.handle(&mut state, Event::Start(User::Program))?;
+        self.requests.report_if_evicted(effects);
+        self.recording.begin_own(&mut state, effects, trace_id, None)?;
         drop(state);
         // The parts of the recording before were not written.
         self.spill.leave_ended(self, None);
@@ -307,10 +312,7 @@ impl Session {
         self.requests.take_parts();
         let mut state = self.lock_after_snapshots()?;
         self.recording.check_process()?;
-        if state.active_request.active_id().is_some() {
-            return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
-        }
-        self.recording.end(&mut state)
+        self.recording.end(&mut state, User::Program)
     }
 
     /// Locks the recording's state when all pending snapshots are taken, and all parts that have ended with steps.

@@ -1,7 +1,7 @@
 //! Snapshots that another thread takes, up to the time of the call: the caller does not wait for the ring of chunks.
 
 use super::recording::{SessionRecording, SnapshotPoint};
-use super::requests::REQUEST_IS_RECORDING;
+use super::refusals::REQUEST_IS_RECORDING;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::trace::Trace;
@@ -27,7 +27,7 @@ impl PendingSnapshots {
     pub(super) fn add(&self, recording: &Arc<SessionRecording>) -> Result<Arc<PendingSnapshot>, Error> {
         // The end of the recording holds this lock too, so it misses none.
         let state = recording.lock_state()?;
-        if state.active_request.active_id().is_some() {
+        if state.machine.request().is_some() {
             return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
         }
         let point = recording.mark_snapshot(&state)?;

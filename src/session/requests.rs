@@ -1,8 +1,9 @@
 //! Recordings for external requests. A recording of the program evicts them.
 
 use super::Status;
-use super::active_request::ActiveRequest;
-use super::recording::{RecordingState, SessionPhase, SessionRecording};
+use super::machine::{Effect, Event, User};
+use super::recording::{RecordingState, SessionRecording};
+use super::refusals::{EVICTED_BY_PROGRAM, PROGRAM_IS_RECORDING};
 use super::writes::Patience;
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
@@ -41,23 +42,17 @@ pub(crate) struct SessionRequests {
     watched: AtomicU64,
 }
 
-/// The preparation number of all requests; the program's preparations count from 1.
-const BY_REQUEST: u64 = 0;
-
-const PROGRAM_IS_RECORDING: &str = "the program is recording itself; try again when its recording has ended";
-const EVICTED_BY_PROGRAM: &str = "the program started its own recording";
-pub(super) const REQUEST_IS_RECORDING: &str =
-    "the running recording belongs to an external request; wait until it ends";
-
 impl SessionRequests {
     pub(super) fn new(recording: Arc<SessionRecording>) -> SessionRequests {
         let (handler, watched) = Default::default();
         SessionRequests { recording, born: fork::generation(), handler, watched }
     }
 
-    /// Reports to the handler that the program has evicted its request.
-    pub(super) fn report_eviction(&self) {
-        if let Some(handler) = self.handler() {
+    /// Reports to the handler if these effects of the program's use evict its request.
+    pub(super) fn report_if_evicted(&self, effects: &[Effect]) {
+        if effects.contains(&Effect::Discard)
+            && let Some(handler) = self.handler()
+        {
             handler.handle_eviction();
         }
     }
@@ -77,7 +72,7 @@ impl SessionRequests {
         if !self.is_of_parent() || self.handler().is_some() {
             return Ok(false);
         }
-        self.recording.lock_state()?.active_request = ActiveRequest::default();
+        self.recording.lock_state()?.machine.forget_requests();
         Ok(true)
     }
 
@@ -97,8 +92,7 @@ impl SessionRequests {
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
         // A recording of the parent does not count in a forked child.
         let state = self.recording.lock_state().ok().filter(|_| !self.recording.is_forked())?;
-        (state.active_request.active_id().is_none() && !matches!(state.phase, SessionPhase::Idle))
-            .then_some(PROGRAM_IS_RECORDING)
+        (state.machine.user() == Some(User::Program)).then_some(PROGRAM_IS_RECORDING)
     }
 
     /// Returns why a requested recording cannot begin now.
@@ -143,12 +137,12 @@ impl SessionRequests {
 
     /// Returns the number of the request that uses the session.
     pub(super) fn active_request(&self) -> Option<u64> {
-        self.recording.lock_state().ok().filter(|_| !self.recording.is_forked())?.active_request.active_id()
+        self.recording.lock_state().ok().filter(|_| !self.recording.is_forked())?.machine.request()
     }
 
     /// Returns why that request lost the recording, if it did.
     pub(super) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
-        let is_evicted = self.recording.lock_state().is_ok_and(|state| state.active_request.is_over(request_id));
+        let is_evicted = self.recording.lock_state().is_ok_and(|state| state.machine.is_over(request_id));
         is_evicted.then_some(EVICTED_BY_PROGRAM)
     }
 
@@ -157,22 +151,12 @@ impl SessionRequests {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
         let mut state = self.recording.lock_state()?;
-        // It may have begun or been cancelled meanwhile.
-        if state.active_request.is_active(request_id) || state.active_request.is_over(request_id) {
+        if state.machine.is_over(request_id) {
+            // It was cancelled meanwhile.
             return Ok(());
         }
-        self.acquire_session(&mut state, request_id, config)
-    }
-
-    fn acquire_session(&self, state: &mut RecordingState, request_id: u64, config: Config) -> Result<(), Error> {
-        // Even if this fails: a preparation that arrives after its start failed is ignored.
-        state.active_request.mark_over(request_id);
-        if !matches!(state.phase, SessionPhase::Idle) && !self.recording.is_forked() {
-            return Err(Error::new(ErrorKind::AlreadyActive, PROGRAM_IS_RECORDING));
-        }
-        self.recording.start_collectors(state, SessionPhase::Prepared(BY_REQUEST), None, Arc::new(config))?;
-        state.active_request.begin(request_id);
-        Ok(())
+        let effects = self.recording.handle(&mut state, Event::Prepare(User::Request(request_id)))?;
+        self.recording.begin(&mut state, effects, (None, &|| Arc::new(config.clone())), None).map(drop)
     }
 
     /// Starts the recording of a request; with `between`, the trace is cut to these times. Calls `config` for its settings if
@@ -181,30 +165,22 @@ impl SessionRequests {
         &self,
         request_id: u64,
         between: Option<(SystemTime, SystemTime)>,
-        config: impl FnOnce() -> Config,
+        config: impl Fn() -> Config,
     ) -> Result<(), Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
         let mut state = self.recording.lock_state()?;
-        if state.active_request.is_over(request_id) {
-            return Err(Error::new(ErrorKind::AlreadyActive, PROGRAM_IS_RECORDING));
-        }
-        if !state.active_request.is_active(request_id) {
-            self.acquire_session(&mut state, request_id, config())?;
-        }
-        let config = state.config.clone();
-        let started = self.recording.start_collectors(&mut state, SessionPhase::Idle, None, config);
-        let begun = started.and_then(|_| self.recording.begin_recording(&mut state, between));
-        if begun.is_err() {
-            state.active_request.end();
-        }
-        begun
+        let effects = self.recording.handle(&mut state, Event::Start(User::Request(request_id)))?;
+        self.recording.begin(&mut state, effects, (None, &|| Arc::new(config())), between).map(drop)
     }
 
     /// Stops recording for a request at once, without ending the recording.
     pub(crate) fn halt(&self, request_id: u64) -> Result<(), Error> {
         let state = self.recording.lock_state()?;
-        self.check_active_request(&state, request_id)?;
+        self.recording.check_process()?;
+        if state.machine.request() != Some(request_id) {
+            return Err(Error::new(ErrorKind::NotActive, EVICTED_BY_PROGRAM));
+        }
         self.recording.halt();
         Ok(())
     }
@@ -214,38 +190,22 @@ impl SessionRequests {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
         let mut state = self.recording.lock_state()?;
-        self.check_active_request(&state, request_id)?;
-        let trace = self.recording.end(&mut state);
-        state.active_request.end();
-        trace
+        self.recording.check_process()?;
+        self.recording.end(&mut state, User::Request(request_id))
     }
 
     /// Discards the recording of a request, for that reason.
     pub(crate) fn discard(&self, request_id: u64, why: &str) {
         let _scope = self.recording.observers.notify_scope();
         let Ok(mut state) = self.recording.lock_state() else { return };
-        state.active_request.mark_over(request_id);
-        if state.active_request.is_active(request_id) && !self.recording.is_forked() {
-            self.recording.discard(&mut state, why);
-        }
-    }
-
-    fn check_active_request(&self, state: &RecordingState, request_id: u64) -> Result<(), Error> {
-        self.recording.check_process()?;
-        let evicted = || Error::new(ErrorKind::NotActive, EVICTED_BY_PROGRAM);
-        state.active_request.is_active(request_id).then_some(()).ok_or_else(evicted)
+        self.recording.discard_on(&mut state, Event::GiveUp(request_id), why);
     }
 
     /// Evicts the current request, because the program uses the session itself.
     pub(super) fn evict_request(&self, state: &mut RecordingState) {
-        if state.active_request.active_id().is_none() {
-            return;
+        if self.recording.discard_on(state, Event::Evict, EVICTED_BY_PROGRAM) {
+            self.report_if_evicted(&[Effect::Discard]);
         }
-        if self.recording.is_forked() {
-            return state.active_request.end();
-        }
-        self.recording.discard(state, EVICTED_BY_PROGRAM);
-        self.report_eviction();
     }
 
     /// Sets the iteration from which [`RequestHandler::handle_iteration`] is called; `None` for never.

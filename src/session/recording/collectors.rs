@@ -2,91 +2,84 @@
 
 use super::budget::PoolBudget;
 use super::windows::RecordingWindows;
-use super::{RecordingState, SessionPhase, SessionRecording};
+use super::{RecordingState, SessionRecording};
 use crate::config::Config;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::session::machine::{Effect, Event};
 use crate::session::observer::SessionEvent;
-use crate::time::Timestamp;
-use crate::wait::steady;
+use crate::session::refusals::EVICTED_BY_PROGRAM;
 use kineto_base::budget::Budget;
 use kineto_devices::{CaptureRange, CollectorReport, Marks, Selection};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How long to wait for a collector's first records, which show that it works.
 const PROOF: Duration = Duration::from_millis(100);
 
 impl SessionRecording {
-    /// Starts the collectors for the program, so that a later start takes no time. Returns the preparation's number, and a
-    /// report for each collector.
-    pub(in crate::session) fn prepare(
+    /// Does what the program's preparation or start demands, with the current settings. Returns a report for each collector that it starts.
+    pub(in crate::session) fn begin_own(
         &self,
         state: &mut RecordingState,
+        effects: &[Effect],
         trace_id: Option<String>,
-    ) -> Result<(u64, Vec<CollectorReport>), Error> {
-        let preparation = state.prepared + 1;
-        let reports = self.start_own_collectors(state, SessionPhase::Prepared(preparation), trace_id)?;
-        state.prepared = preparation;
-        Ok((preparation, reports))
-    }
-
-    /// Starts the collectors if no recording is running or prepared, and enters `phase`.
-    pub(in crate::session) fn start_collectors(
-        &self,
-        state: &mut RecordingState,
-        phase: SessionPhase,
-        trace_id: Option<String>,
-        config: Arc<Config>,
+        between: Option<(SystemTime, SystemTime)>,
     ) -> Result<Vec<CollectorReport>, Error> {
-        if self.recorder.is_forked() {
-            // A recording of the parent does not continue here.
-            state.phase = SessionPhase::Idle;
-            self.recorder.adopt_fork();
-        }
-        let reports = match state.phase {
-            SessionPhase::Idle => {
-                state.trace_id = trace_id.map(OnceLock::from).unwrap_or_default();
-                state.config = config;
-                let budget: Arc<dyn Budget> = Arc::new(PoolBudget::new(self.recorder.clone()));
-                let starts = || self.collectors.start(&self.collector_selection(&state.config), &budget);
-                let reports =
-                    if self.settings.first_config().mode.has_recording_mode() { starts() } else { Vec::new() };
-                self.observers.queue_event(SessionEvent::Prepared(state.config.flags));
-                reports
-            }
-            SessionPhase::Prepared(_) if matches!(phase, SessionPhase::Idle) => Vec::new(),
-            _ => {
-                let why = "a recording is running already; stop it first";
-                return Err(Error::new(ErrorKind::AlreadyActive, why));
-            }
-        };
-        state.phase = phase;
-        Ok(reports)
-    }
-
-    /// Starts the collectors with the current settings for a recording of the program, unless it is prepared already.
-    pub(super) fn start_own_collectors(
-        &self,
-        state: &mut RecordingState,
-        phase: SessionPhase,
-        trace_id: Option<String>,
-    ) -> Result<Vec<CollectorReport>, Error> {
-        let reports = self.start_collectors(state, phase, trace_id, self.settings.next_config())?;
+        let reports = self.begin(state, effects, (trace_id, &|| self.settings.next_config()), between)?;
         state.output.clone_from(&state.config.output);
         Ok(reports)
     }
 
-    /// Cancels the [`prepare`](SessionRecording::prepare) of that number, unless a recording has begun since.
+    /// Does what a preparation or a start demands. A new recording has that trace id, and the settings that `config` returns; with
+    /// `between`, its trace is cut to these times.
+    pub(in crate::session) fn begin(
+        &self,
+        state: &mut RecordingState,
+        effects: &[Effect],
+        (trace_id, config): (Option<String>, &dyn Fn() -> Arc<Config>),
+        between: Option<(SystemTime, SystemTime)>,
+    ) -> Result<Vec<CollectorReport>, Error> {
+        let mut reports = Vec::new();
+        if self.recorder.is_forked() {
+            self.recorder.adopt_fork();
+        }
+        if effects.contains(&Effect::Discard) {
+            self.discard(EVICTED_BY_PROGRAM);
+        }
+        if effects.contains(&Effect::StartCollectors) {
+            state.trace_id = trace_id.map(OnceLock::from).unwrap_or_default();
+            state.config = config();
+            reports = self.start_collectors(&state.config);
+        }
+        if effects.contains(&Effect::BeginRecording) {
+            self.begin_recording(state, between).inspect_err(|_| _ = state.machine.handle(Event::Fail))?;
+        }
+        Ok(reports)
+    }
+
+    /// Starts the collectors with these settings.
+    fn start_collectors(&self, config: &Config) -> Vec<CollectorReport> {
+        let budget: Arc<dyn Budget> = Arc::new(PoolBudget::new(self.recorder.clone()));
+        let starts = || self.collectors.start(&self.collector_selection(config), &budget);
+        let reports = if self.settings.first_config().mode.has_recording_mode() { starts() } else { Vec::new() };
+        self.observers.queue_event(SessionEvent::Prepared(config.flags));
+        reports
+    }
+
+    /// Cancels the program's preparation of that number, unless a recording has begun since.
     pub(crate) fn cancel_preparation(&self, preparation: u64) {
         let _scope = self.observers.notify_scope();
         let Ok(mut state) = self.lock_state() else { return };
-        if matches!(state.phase, SessionPhase::Prepared(current) if current == preparation)
-            && !self.recorder.is_forked()
-        {
-            state.phase = SessionPhase::Idle;
-            drop(self.collectors.stop(Timestamp::default(), steady()));
-            self.observers.queue_event(SessionEvent::Cancelled("the program dropped its preparation".to_owned()));
+        self.discard_on(&mut state, Event::CancelPreparation(preparation), "the program dropped its preparation");
+    }
+
+    /// Discards the recording or the preparation if that follows from an event, for that reason. Returns whether it did.
+    pub(in crate::session) fn discard_on(&self, state: &mut RecordingState, event: Event, why: &str) -> bool {
+        let is_discarded = self.handle(state, event).is_ok_and(|effects| effects.contains(&Effect::Discard));
+        if is_discarded {
+            self.discard(why);
         }
+        is_discarded
     }
 
     /// Returns the types and options that the collectors record.

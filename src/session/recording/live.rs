@@ -2,7 +2,7 @@
 
 use super::super::spill::private_file;
 use super::clock_thread::ClockThread;
-use super::{RecordingState, SessionPhase, SessionRecording};
+use super::{RecordingState, SessionRecording};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
 use crate::diag::diag;
@@ -117,7 +117,7 @@ impl ClockThread {
         let Some(session) = self.session.upgrade() else { return };
         let _own = InternalAllocGuard::begin();
         let Ok(state) = session.recording.state.try_lock() else { return };
-        if matches!(state.phase, SessionPhase::Recording) {
+        if state.machine.is_recording() {
             session.recording.note_info(&state);
             self.collectors.note_all(&live);
         }

@@ -19,8 +19,9 @@ mod windows;
 pub(super) use snapshots::SnapshotPoint;
 pub use threads::ThreadRecording;
 
-use super::active_request::ActiveRequest;
+use super::machine::{Effect, Event, Phase, SessionMachine, User};
 use super::observer::{SessionEvent, SessionObservers};
+use super::refusals::refused;
 use super::settings::SessionSettings;
 use super::spill::SpillControl;
 use super::{FORKED_LOCK, Session, Status, deadline_after, lock_until, lock_within};
@@ -92,19 +93,16 @@ pub(crate) struct SessionOptions {
 
 #[derive(Debug)]
 pub(super) struct RecordingState {
-    pub(super) phase: SessionPhase,
+    /// Who uses the session, and for what.
+    pub(super) machine: SessionMachine,
     /// The settings of the current recording, or of the last one.
     pub(super) config: Arc<Config>,
     /// The output of the program's current recording, or of its last one.
     pub(super) output: Output,
-    /// The external request that the recording is for.
-    pub(super) active_request: ActiveRequest,
     /// The times that the trace is cut to, if a request gives them: the recording begins a little earlier.
     between: Option<(SystemTime, SystemTime)>,
     /// The time before which the records were moved to disk.
     moved_until: Option<Ticks>,
-    /// How often collectors were prepared.
-    prepared: u64,
     /// The trace id of the current recording, made on first use.
     trace_id: OnceLock<String>,
     metadata: Arc<TraceMetadata>,
@@ -114,14 +112,6 @@ pub(super) struct RecordingState {
     violations: Violations,
     /// Whether a trace owns the metadata; the next recording then starts with a copy.
     is_metadata_shared: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum SessionPhase {
-    Idle,
-    /// Holds the number of the `prepare` call.
-    Prepared(u64),
-    Recording,
 }
 
 const LOCKED_AT_FORK: &str =
@@ -138,13 +128,11 @@ impl SessionRecording {
     ) -> SessionRecording {
         let config = settings.first_config().clone();
         let state = RecordingState {
-            phase: SessionPhase::Idle,
+            machine: SessionMachine::default(),
             output: config.output.clone(),
             config,
-            active_request: ActiveRequest::default(),
             between: None,
             moved_until: None,
-            prepared: 0,
             trace_id: OnceLock::new(),
             metadata: Arc::default(),
             reports: Reports::default(),
@@ -184,7 +172,7 @@ impl SessionRecording {
         let state = self.lock_state()?;
         self.check_process()?;
         let none = || Error::new(ErrorKind::NotActive, format!("{what}no recording is running; start one first"));
-        if matches!(state.phase, SessionPhase::Recording) { Ok(state) } else { Err(none()) }
+        if state.machine.is_recording() { Ok(state) } else { Err(none()) }
     }
 
     /// Returns whether the session's lock is free before `deadline`. It is not if this thread itself, or one that hangs, is
@@ -193,19 +181,24 @@ impl SessionRecording {
         lock_until(&self.state, deadline).is_some()
     }
 
+    /// Passes an event to the machine; returns what is to be done.
+    pub(super) fn handle(&self, state: &mut RecordingState, event: Event) -> Result<&'static [Effect], Error> {
+        if self.recorder.is_forked() {
+            // A recording of the parent does not continue here.
+            let _ = state.machine.handle(Event::Fork);
+        }
+        state.machine.handle(event).map_err(|why| refused(event, why))
+    }
+
     /// Starts a recording of the program; with `between`, its trace is cut to these times.
-    pub(super) fn start(
-        &self,
-        state: &mut RecordingState,
-        trace_id: Option<String>,
-        between: Option<(SystemTime, SystemTime)>,
-    ) -> Result<(), Error> {
-        self.start_own_collectors(state, SessionPhase::Idle, trace_id)?;
-        self.begin_recording(state, between)
+    pub(super) fn start(&self, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
+        let mut state = self.lock_state()?;
+        let effects = self.handle(&mut state, Event::Start(User::Program))?;
+        self.begin_own(&mut state, effects, None, between).map(drop)
     }
 
     /// Begins the recording after its collectors have started.
-    pub(super) fn begin_recording(
+    fn begin_recording(
         &self,
         state: &mut RecordingState,
         between: Option<(SystemTime, SystemTime)>,
@@ -223,7 +216,7 @@ impl SessionRecording {
         self.recorder.losses.take_counts();
         self.clock_thread.begin_anchor_list();
         // A request gets one trace.
-        let spills = config.overflow.spills() && state.active_request.active_id().is_none();
+        let spills = config.overflow.spills() && state.machine.request().is_none();
         if self.recorder.records_memory() || spills {
             self.clock_thread.start_ahead();
         }
@@ -249,7 +242,6 @@ impl SessionRecording {
         if !config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
         }
-        state.phase = SessionPhase::Recording;
         self.observers.queue_event(SessionEvent::Started);
         let is_awaiting_span = self.while_open.is_awaiting_span.load(Ordering::SeqCst);
         if !config.gpu.profiler_range && !is_awaiting_span {
@@ -272,8 +264,7 @@ impl SessionRecording {
     /// program whose configuration file changed them: each callsite is decided once for the layer.
     fn initial_types(&self, state: &RecordingState) -> ActivityTypes {
         let has_cpu = |config: &Config| !config.activities.intersection(HOST_TYPES).is_empty();
-        let is_decided_by_callsite =
-            state.active_request.active_id().is_none() && !has_cpu(self.settings.first_config());
+        let is_decided_by_callsite = state.machine.request().is_none() && !has_cpu(self.settings.first_config());
         if has_cpu(&state.config) || is_decided_by_callsite {
             ActivityTypes::ALL
         } else {
@@ -288,11 +279,10 @@ impl SessionRecording {
         }
     }
 
-    /// Ends the recording and returns what is committed, without waiting for any thread.
-    pub(super) fn end(&self, state: &mut RecordingState) -> Result<Trace, Error> {
-        let is_recording = matches!(state.phase, SessionPhase::Recording);
-        let (windows, since) = is_recording.then(|| self.windows.end()).flatten().ok_or_else(none_is_running)?;
-        state.phase = SessionPhase::Idle;
+    /// Ends the recording of a user and returns what is committed, without waiting for any thread.
+    pub(super) fn end(&self, state: &mut RecordingState, by: User) -> Result<Trace, Error> {
+        self.handle(state, Event::End(by))?;
+        let (windows, since) = self.windows.end().ok_or_else(none_is_running)?;
         self.with_spill(SpillControl::end_recording);
         self.observers.queue_event(SessionEvent::Stopped);
         self.recorder.observers.stop();
@@ -337,19 +327,16 @@ impl SessionRecording {
         (windows_in_time(windows).cut_to_horizon(&taken.evicted), taken)
     }
 
-    /// Discards the recording, for that reason.
-    pub(super) fn discard(&self, state: &mut RecordingState, why: &str) {
-        if matches!(state.phase, SessionPhase::Recording) {
-            self.windows.end();
+    /// Stops the collectors, and discards the recording if there is one, for that reason.
+    pub(super) fn discard(&self, why: &str) {
+        if self.windows.end().is_some() {
             self.recorder.observers.stop();
             drop(self.clock_thread.take_anchors());
             self.recorder.discard_late_records();
         }
         let _ = self.recorder.take_live();
         drop(self.collectors.stop(Timestamp::default(), steady()));
-        state.phase = SessionPhase::Idle;
         self.with_spill(SpillControl::end_recording);
-        state.active_request.end();
         self.observers.queue_event(SessionEvent::Cancelled(why.to_owned()));
     }
 
@@ -408,7 +395,7 @@ impl SessionRecording {
     /// Returns the trace id of the recording that is running or prepared.
     pub(crate) fn trace_id(&self) -> Option<String> {
         let state = self.lock_state().ok().filter(|_| !self.recorder.is_forked())?;
-        (!matches!(state.phase, SessionPhase::Idle)).then(|| self.trace_id_or_new(&state))
+        state.machine.user().map(|_| self.trace_id_or_new(&state))
     }
 
     /// Records an assertion that did not hold.
@@ -453,12 +440,12 @@ impl SessionRecording {
     }
 
     pub(crate) fn status(&self) -> Status {
-        let phase = self.lock_state().map(|state| state.phase).ok().filter(|_| !self.recorder.is_forked());
+        let phase = self.lock_state().map(|state| state.machine.phase()).ok().filter(|_| !self.recorder.is_forked());
         match phase {
-            Some(SessionPhase::Recording) if self.windows.is_open() == Some(true) => Status::Recording,
-            Some(SessionPhase::Recording) => Status::Paused,
-            Some(SessionPhase::Prepared(_)) => Status::Prepared,
-            Some(SessionPhase::Idle) | None => Status::Idle,
+            Some(Phase::Recording(_)) if self.windows.is_open() == Some(true) => Status::Recording,
+            Some(Phase::Recording(_)) => Status::Paused,
+            Some(Phase::Prepared(_)) => Status::Prepared,
+            Some(Phase::Idle) | None => Status::Idle,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::reports::Reports;
 use super::snapshots::Extent;
-use super::{RecordingState, SessionPhase, SessionRecording};
+use super::{RecordingState, SessionRecording};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::time::Ticks;
 use crate::trace::{DeviceRecords, Trace};
@@ -19,7 +19,7 @@ impl SessionRecording {
     ) -> Option<Trace> {
         let _own = InternalAllocGuard::begin();
         self.check_process().ok()?;
-        if !matches!(state.phase, SessionPhase::Recording) || !is_current() {
+        if !state.machine.is_recording() || !is_current() {
             return None;
         }
         self.recorder.gather_losses();

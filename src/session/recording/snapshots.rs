@@ -1,6 +1,6 @@
 //! Traces of a running recording, up to now or up to a time that was marked before.
 
-use super::{RecordingState, SessionPhase, SessionRecording, build_converter, none_is_running};
+use super::{RecordingState, SessionRecording, build_converter, none_is_running};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
 use crate::error::Error;
@@ -42,7 +42,7 @@ impl SessionRecording {
     /// Marks this time of the running recording; waits for no other snapshot.
     pub(in crate::session) fn mark_snapshot(&self, state: &RecordingState) -> Result<SnapshotPoint, Error> {
         self.check_process()?;
-        if !matches!(state.phase, SessionPhase::Recording) {
+        if !state.machine.is_recording() {
             return Err(none_is_running());
         }
         self.recorder.gather_losses();
@@ -80,7 +80,7 @@ impl SessionRecording {
         extent: Extent<'_>,
     ) -> Result<Trace, Error> {
         self.check_process()?;
-        let is_recording = matches!(state.phase, SessionPhase::Recording);
+        let is_recording = state.machine.is_recording();
         let (mut windows, since) =
             is_recording.then(|| self.windows.snapshot(taken.at)).flatten().ok_or_else(none_is_running)?;
         let end = Anchor::read_clocks();
