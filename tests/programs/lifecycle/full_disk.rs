@@ -30,7 +30,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         std::fs::create_dir(&disk).unwrap();
         let mut recording = Recording::begin(&disk.join(OUTPUT), &disk);
         recording.work_until(|recording| segments(&recording.disk) > 1);
-        std::fs::remove_dir_all(&disk).unwrap();
+        remove_folder(&disk);
         let begun = Instant::now();
         recording
             .work_until(|recording| recording.has_reported(PAUSED) && begun.elapsed() > Duration::from_millis(300));
@@ -41,7 +41,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         std::fs::create_dir(&disk).unwrap();
         let mut recording = Recording::begin(&disk.join(OUTPUT), &disk);
         recording.work_until(|recording| segments(&recording.disk) > 1);
-        std::fs::remove_dir_all(&disk).unwrap();
+        remove_folder(&disk);
         recording.work_until(|recording| recording.has_reported(PAUSED));
         report(folder, &recording.count.to_string());
         exit(0);
@@ -145,11 +145,18 @@ fn spill(folder: &Path, disk: &Path, set_full: impl Fn(bool)) {
     recording.end(folder);
 }
 
+/// Removes a folder in which a file may be created meanwhile.
+fn remove_folder(path: &Path) {
+    while let Err(error) = std::fs::remove_dir_all(path) {
+        assert_eq!(error.kind(), io::ErrorKind::DirectoryNotEmpty, "{}", path.display());
+    }
+}
+
 /// Removes the folders of segments.
 fn remove_segments(disk: &Path) {
     let folders = std::fs::read_dir(disk).unwrap().map(|entry| entry.unwrap().path());
     let segments = folders.filter(|path| path.extension().is_some_and(|end| end == "segments"));
-    segments.for_each(|path| std::fs::remove_dir_all(path).unwrap());
+    segments.for_each(|path| remove_folder(&path));
 }
 
 /// Adds up the counts in messages such as "part 3 of the recording is lost, 5 records and 2 that newer ones had replaced: …".
