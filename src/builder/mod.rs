@@ -489,7 +489,7 @@ mod tests {
     /// Records spans and events before, between and after two times.
     fn record(session: &Session) -> (Trace, [SystemTime; 2]) {
         let [from, until] = [80, 160].map(|ahead| wall() + Duration::from_millis(ahead));
-        let settings = || session.settings.of_request(&ParsedRequest::parse("").unwrap(), "/tmp/none.json".into()).0;
+        let settings = session.settings.of_request(&ParsedRequest::parse("").unwrap(), "/tmp/none.json".into()).0;
         session.requests.start(1, Some((from, until)), settings).unwrap();
         let wait_for = |time: SystemTime| sleep(time.duration_since(wall()).unwrap() + Duration::from_millis(2));
         tracing::info_span!("before").in_scope(|| tracing::info!("an event before"));
@@ -555,7 +555,7 @@ mod tests {
         assert_eq!((stats.slices, stats.events), (6 + FILL, 1));
         assert_eq!(losses, [("clipped_slices", 2), ("unfinished_slices", 2)]);
         // Times in the past cut nothing.
-        session.requests.start(2, Some((times[0], times[1])), Config::default).unwrap();
+        session.requests.start(2, Some((times[0], times[1])), Config::default()).unwrap();
         let (start, end) = session.requests.stop(2).unwrap().window();
         assert!(start > times[1].into() && end > start, "{start:?} {end:?}");
         drop(guard);

@@ -72,7 +72,7 @@ impl Profiler {
         // There is no session if the layer is off.
         if let Ok(session) = self.session()
             && session.settings.next_config().ondemand.accepts_requests()
-            && session.requests.forget_parent()?
+            && session.requests.is_unserved_child()?
         {
             serve_requests(session);
         }

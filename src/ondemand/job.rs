@@ -102,7 +102,7 @@ impl Job {
             self.part.begin(between.map_or_else(wall, |(begin, _)| begin));
             return Ok(());
         }
-        session.requests.start(id, between, || self.recording_settings(session).0)
+        session.requests.start(id, between, self.recording_settings(session).0)
     }
 
     /// Stops recording at once. An error is reported when the file is saved.
@@ -149,6 +149,7 @@ impl Job {
         } else {
             self.take_part(session).unwrap_or_else(|| session.requests.stop(self.id))?
         };
+        write.set_trace(Some(trace.clone()));
         let files = if self.request.is_own {
             None
         } else {

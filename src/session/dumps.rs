@@ -3,7 +3,6 @@
 use super::Session;
 use super::observer::SessionEvent;
 use super::retention::remove_old_dumps;
-use super::triggers::DumpControl;
 use super::writes::{ActiveWrite, BackgroundSave};
 use crate::config::{Output, PlaceholderValues};
 use crate::diag::diag;
@@ -23,12 +22,44 @@ use std::time::{Duration, UNIX_EPOCH};
 
 impl Session {
     /// Begins to write what was recorded so far to a file of its own.
-    pub(crate) fn dump(&self, reason: &str) -> Result<BackgroundSave, Error> {
+    pub(crate) fn dump(self: &Arc<Self>, reason: &str) -> Result<BackgroundSave, Error> {
         let output = self.dump_output()?;
-        let snapshot = self.pending_snapshots.add(&self.recording)?;
-        let (all, pending) = (self.pending_snapshots.clone(), snapshot.clone());
-        let take = move || all.take_trace(&pending);
-        self.write_dump(take, None, &output, reason, reason).inspect_err(|_| self.pending_snapshots.remove(&snapshot))
+        let mark = self.recording.mark()?;
+        let path = dump_path_now(&output, self.next_dump_number(), reason);
+        let (session, taken) = (self.clone(), mark.clone());
+        let (observers, reason) = (self.recording.observers.clone(), reason.to_owned());
+        let in_header = reason.clone();
+        let save = move |write: &ActiveWrite, path: &Path| {
+            let mut trace = session.recording.take_snapshot(&taken)?;
+            session.save_dump(write, &mut trace, path, &in_header)?;
+            Ok(trace)
+        };
+        let report_end = move |saved: Result<&Path, Error>| {
+            observers.notify(SessionEvent::DumpEnded { reason, dump: saved.map(Path::to_owned) });
+        };
+        let begun = BackgroundSave::start(self.writes.register_background(), path, save, report_end);
+        begun.inspect_err(|_| self.recording.machine.remove_mark(&mark))
+    }
+
+    /// Counts a dump that begins; returns its number.
+    pub(super) fn next_dump_number(&self) -> u64 {
+        self.dumps.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Writes a dump, whose header has the reason, and removes old dumps.
+    pub(super) fn save_dump(
+        &self,
+        write: &ActiveWrite,
+        trace: &mut Trace,
+        path: &Path,
+        reason: &str,
+    ) -> Result<(), Error> {
+        trace.separate_metadata().add_text("dump_reason", reason);
+        write.save(trace, trace.destination(), path)?;
+        let config = self.settings.first_config();
+        // Other programs share the folder of the default output.
+        remove_old_dumps(path, &config.dumps.kept, config.output == Output::Default);
+        Ok(())
     }
 
     /// Returns whether the end of the program writes the trace of a recording; if not, reports that.
@@ -65,39 +96,12 @@ impl Session {
         let parts = PlaceholderValues { time: None, ..self.settings.next_config().placeholder_values() };
         Ok(self.expanded_output(&parts).map_or(output, |(path, _)| path))
     }
+}
 
-    /// Begins to write a dump of the trace that `take` returns on the thread that writes, with `label` in the file's name.
-    /// `triggers` decides about triggers, if one has caused the dump.
-    pub(super) fn write_dump(
-        &self,
-        take: impl FnOnce() -> Result<Trace, Error> + Send + 'static,
-        triggers: Option<Arc<DumpControl>>,
-        output: &Path,
-        label: &str,
-        reason: &str,
-    ) -> Result<BackgroundSave, Error> {
-        let number = self.dumps.fetch_add(1, Ordering::Relaxed) + 1;
-        let since = wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let path = dump_path(output, std::process::id(), since, number, label);
-        let (settings, observers) = (self.settings.clone(), self.recording.observers.clone());
-        let (reason, in_header) = (reason.to_owned(), reason.to_owned());
-        let save = move |write: &ActiveWrite, path: &Path| {
-            let mut trace = take()?;
-            trace.separate_metadata().add_text("dump_reason", &in_header);
-            write.save(&trace, trace.destination(), path)?;
-            let config = settings.first_config();
-            // Other programs share the folder of the default output.
-            remove_old_dumps(path, &config.dumps.kept, config.output == Output::Default);
-            Ok(trace)
-        };
-        let report_end = move |saved: Result<&Path, Error>| {
-            if let (Some(triggers), Err(_)) = (triggers, &saved) {
-                triggers.note_failure();
-            }
-            observers.notify(SessionEvent::DumpEnded { reason, dump: saved.map(Path::to_owned) });
-        };
-        BackgroundSave::start(self.writes.register_background(), path, save, report_end)
-    }
+/// Returns the file of a dump that is written now, next to the output; its name has the number and the label.
+pub(super) fn dump_path_now(output: &Path, number: u64, label: &str) -> PathBuf {
+    let since = wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+    dump_path(output, std::process::id(), since, number, label)
 }
 
 /// Returns whether dumps can be written next to the output of a layer.

@@ -77,7 +77,7 @@ pub(crate) fn at_exit() {
     let sessions = ending_sessions(now);
     let end = ProcessEnd::begin(now);
     for (session, deadline) in &sessions {
-        session.finish_dump(Some(*deadline));
+        session.finish_dump();
         session.requests.close(Patience::Until(*deadline));
     }
     // What is written in the background shares the time limit with what is flushed.

@@ -35,7 +35,7 @@ pub(crate) struct MemoryProfile {
 struct MemoryProfileState {
     /// The recording of the current profile.
     running: Option<SessionRecording>,
-    /// Whose the current profile is.
+    /// Decides who uses the memory profile.
     machine: SessionMachine,
     /// The last profile of the program.
     last: Option<Trace>,
@@ -61,8 +61,8 @@ impl MemoryProfile {
         let effects = state.machine.handle(Event::Start(User::Program)).map_err(|_| already_running())?;
         if effects.contains(&Effect::Discard) {
             drop(self.end_running(&mut state));
+            self.requests.report_eviction();
         }
-        self.requests.report_if_evicted(effects);
         self.start_recording(&mut state, None)?;
         // The old profile would keep its memory, and would be exported in place of the new one if that one could not be
         // stopped.
@@ -77,7 +77,7 @@ impl MemoryProfile {
         let begun = state.machine.handle(Event::Start(User::Request(request_id)));
         begun.map_err(|why| match why {
             Refusal::IsOver => Error::new(ErrorKind::NotActive, EVICTED),
-            Refusal::UsedBy(_) | Refusal::NothingRuns => already_running(),
+            _ => already_running(),
         })?;
         // An empty profile would only be reported at its end.
         if !memory::has_reporter() {
@@ -135,10 +135,11 @@ impl MemoryProfile {
         state.machine.handle(Event::End(User::Program)).map_err(|why| {
             let text = match why {
                 Refusal::UsedBy(_) => REQUEST_IS_RECORDING,
-                Refusal::NothingRuns | Refusal::IsOver => NONE_IS_RUNNING,
+                _ => NONE_IS_RUNNING,
             };
             Error::new(ErrorKind::NotActive, text)
         })?;
+        let _ = state.machine.handle(Event::Ended);
         let trace = self.end_running(&mut state)?;
         state.last = Some(trace.clone());
         Ok(trace)
@@ -150,6 +151,7 @@ impl MemoryProfile {
         let mut state = self.state.lock();
         let ended = state.machine.handle(Event::End(User::Request(request_id)));
         ended.map_err(|_| Error::new(ErrorKind::NotActive, EVICTED))?;
+        let _ = state.machine.handle(Event::Ended);
         self.end_running(&mut state)
     }
 
@@ -168,7 +170,7 @@ impl MemoryProfile {
         let none = || Error::new(ErrorKind::NotActive, NONE_IS_RUNNING);
         let running = state.running.take().ok_or_else(none)?;
         let _own = InternalAllocGuard::begin();
-        let ended = running.lock_state().and_then(|mut recording| running.end(&mut recording, User::Program));
+        let ended = running.end(User::Program, || ());
         self.session.observers.queue_event(SessionEvent::MemoryProfileStopped);
         ended
     }

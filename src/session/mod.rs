@@ -14,7 +14,6 @@ mod memory_profile;
 mod observer;
 mod outcome;
 mod part_counts;
-mod pending_snapshots;
 mod recording;
 mod refusals;
 mod requests;
@@ -65,10 +64,8 @@ use crate::write::file;
 use crate::write::sink::{Sinks, Writers};
 use kineto_base::fallible;
 use kineto_devices::{CollectorReport, CollectorSet};
-use machine::{Event, User};
+use machine::{Effect, Event, SessionMachine, User};
 use memory_profile::MemoryProfile;
-use pending_snapshots::PendingSnapshots;
-use recording::RecordingState;
 use requests::SessionRequests;
 use settings::SessionSettings;
 use spill::SpillControl;
@@ -82,6 +79,7 @@ use writes::Writes;
 /// One layer's recordings, shared by its guard and profilers.
 #[derive(Debug)]
 pub(crate) struct Session {
+    own: Weak<Session>,
     recorder: Arc<Recorder>,
     pub(crate) settings: Arc<SessionSettings>,
     pub(crate) recording: Arc<SessionRecording>,
@@ -91,8 +89,7 @@ pub(crate) struct Session {
     pub(crate) writes: Arc<Writes>,
     /// The number of dumps.
     dumps: AtomicU64,
-    triggers: Arc<DumpControl>,
-    pending_snapshots: Arc<PendingSnapshots>,
+    triggers: DumpControl,
     pub(crate) spill: SpillControl,
     /// How many windows were left when the last ones were dropped.
     windows_left: AtomicUsize,
@@ -152,13 +149,14 @@ impl Session {
         file::protect_files();
         let settings = Arc::new(SessionSettings::new(config));
         Arc::new_cyclic(|own: &Weak<Session>| {
-            let triggers = DumpControl::new(settings.first_config().dumps.clone(), own.clone());
+            let triggers = DumpControl::new(settings.first_config().dumps.clone());
             let spill = SpillControl::new(settings.first_config().split);
             let recording =
                 SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, own.clone());
             let recording = Arc::new(recording);
             let requests = Arc::new(SessionRequests::new(recording.clone()));
             Session {
+                own: own.clone(),
                 recorder,
                 writes: Arc::new(Writes::new(settings.clone())),
                 settings,
@@ -167,8 +165,7 @@ impl Session {
                 recording,
                 steps: StepControl::default(),
                 dumps: AtomicU64::new(0),
-                triggers: Arc::new(triggers),
-                pending_snapshots: Arc::default(),
+                triggers,
                 spill,
                 windows_left: AtomicUsize::new(0),
                 is_unguarded: AtomicBool::new(false),
@@ -280,62 +277,40 @@ impl Session {
     /// Starts the collectors, so that a later start takes no time. Returns the preparation's number, and a report for each
     /// collector.
     pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
-        let _scope = self.recording.observers.notify_scope();
-        let trace_id = self.recording.provided_trace_id(self.requests.program_status());
-        let mut state = self.recording.lock_state()?;
-        let effects = self.recording.handle(&mut state, Event::Prepare(User::Program))?;
-        self.requests.report_if_evicted(effects);
-        let reports = self.recording.begin_own(&mut state, effects, trace_id, None)?;
-        Ok((state.machine.preparation(), reports))
+        self.begin(Event::Prepare(User::Program))
     }
 
     /// Starts a recording.
     pub(crate) fn start(&self) -> Result<(), Error> {
-        let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        let trace_id = self.recording.provided_trace_id(self.requests.program_status());
-        let mut state = self.recording.lock_state()?;
-        let effects = self.recording.handle(&mut state, Event::Start(User::Program))?;
-        self.requests.report_if_evicted(effects);
-        self.recording.begin_own(&mut state, effects, trace_id, None)?;
-        drop(state);
+        self.begin(Event::Start(User::Program))?;
         // The parts of the recording before were not written.
         self.spill.leave_ended(self, None);
         Ok(())
+    }
+
+    /// Begins a preparation or a recording of the program; returns the preparation's number, and a report for each collector.
+    fn begin(&self, event: Event) -> Result<(u64, Vec<CollectorReport>), Error> {
+        let _scope = self.recording.observers.notify_scope();
+        // Else the id would be that of a recording that is ending.
+        self.recording.machine.wait_for(event);
+        let trace_id = self.recording.provided_trace_id(self.requests.program_status());
+        let (mut state, effects) = self.recording.lock_for(event)?;
+        if effects.contains(&Effect::Discard) {
+            self.requests.report_eviction();
+        }
+        let reports = self.recording.perform_for_program(&mut state, effects, trace_id, None)?;
+        Ok((self.recording.machine.read(SessionMachine::last_preparation), reports))
     }
 
     /// Ends the recording and returns what is committed, without waiting for any thread.
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        self.finish_dump(None);
+        self.finish_dump();
         self.requests.take_parts();
-        let mut state = self.lock_after_snapshots()?;
         self.recording.check_process()?;
-        self.recording.end(&mut state, User::Program)
-    }
-
-    /// Locks the recording's state when all pending snapshots are taken, and all parts that have ended with steps.
-    fn lock_after_snapshots(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
-        loop {
-            self.spill.take_cuts(self);
-            let state = self.lock_without_snapshots()?;
-            if !self.spill.has_cuts() {
-                return Ok(state);
-            }
-        }
-    }
-
-    /// Locks the recording's state when all pending snapshots are taken: their records are still in memory.
-    fn lock_without_snapshots(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
-        loop {
-            self.pending_snapshots.take_all();
-            let state = self.recording.lock_state()?;
-            // A thread may have added one before the lock.
-            if self.pending_snapshots.is_empty() {
-                return Ok(state);
-            }
-        }
+        self.recording.end(User::Program, || self.spill.take_cuts(self))
     }
 
     /// Returns why that request lost the session, if it did.

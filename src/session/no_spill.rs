@@ -46,10 +46,6 @@ impl SpillControl {
     pub(super) fn take_cuts(&self, _session: &Session) {}
 
     pub(super) fn join_cuts(&self) {}
-
-    pub(super) fn has_cuts(&self) -> bool {
-        false
-    }
 }
 
 impl SpilledRecording {

@@ -1,8 +1,8 @@
 //! Recordings for external requests. A recording of the program evicts them.
 
 use super::Status;
-use super::machine::{Effect, Event, User};
-use super::recording::{RecordingState, SessionRecording};
+use super::machine::{Event, SessionMachine, User};
+use super::recording::SessionRecording;
 use super::refusals::{EVICTED_BY_PROGRAM, PROGRAM_IS_RECORDING};
 use super::writes::Patience;
 use crate::config::Config;
@@ -48,11 +48,9 @@ impl SessionRequests {
         SessionRequests { recording, born: fork::generation(), handler, watched }
     }
 
-    /// Reports to the handler if these effects of the program's use evict its request.
-    pub(super) fn report_if_evicted(&self, effects: &[Effect]) {
-        if effects.contains(&Effect::Discard)
-            && let Some(handler) = self.handler()
-        {
+    /// Reports to the handler that the program has evicted its request.
+    pub(super) fn report_eviction(&self) {
+        if let Some(handler) = self.handler() {
             handler.handle_eviction();
         }
     }
@@ -66,14 +64,13 @@ impl SessionRequests {
         self.handler.lock().get_or_insert(handler);
     }
 
-    /// Forgets the parent's requests in a forked child. Returns `false` in the process that created the session, and if this
-    /// process serves requests already.
-    pub(crate) fn forget_parent(&self) -> Result<bool, Error> {
-        if !self.is_of_parent() || self.handler().is_some() {
-            return Ok(false);
-        }
-        self.recording.lock_state()?.machine.forget_requests();
-        Ok(true)
+    /// Returns whether this is a forked child in which no handler serves requests yet.
+    ///
+    /// # Errors
+    /// If it cannot serve any: another thread was starting or stopping a recording at the fork.
+    pub(crate) fn is_unserved_child(&self) -> Result<bool, Error> {
+        let is_unserved = self.is_of_parent() && self.handler().is_none();
+        if is_unserved { self.recording.lock_state().map(|_| true) } else { Ok(false) }
     }
 
     /// Returns whether the session was created before this process was forked.
@@ -90,9 +87,9 @@ impl SessionRequests {
 
     /// Returns why a requested recording cannot begin, if the program uses the session itself.
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
-        // A recording of the parent does not count in a forked child.
-        let state = self.recording.lock_state().ok().filter(|_| !self.recording.is_forked())?;
-        (state.machine.user() == Some(User::Program)).then_some(PROGRAM_IS_RECORDING)
+        // A recording that is ending uses it no more.
+        self.recording.machine.wait_for(Event::Evict);
+        (self.recording.machine.read(SessionMachine::user) == Some(User::Program)).then_some(PROGRAM_IS_RECORDING)
     }
 
     /// Returns why a requested recording cannot begin now.
@@ -137,12 +134,12 @@ impl SessionRequests {
 
     /// Returns the number of the request that uses the session.
     pub(super) fn active_request(&self) -> Option<u64> {
-        self.recording.lock_state().ok().filter(|_| !self.recording.is_forked())?.machine.request()
+        self.recording.machine.read(SessionMachine::request)
     }
 
     /// Returns why that request lost the recording, if it did.
     pub(super) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
-        let is_evicted = self.recording.lock_state().is_ok_and(|state| state.machine.is_over(request_id));
+        let is_evicted = self.recording.machine.read(|machine| machine.is_over(request_id));
         is_evicted.then_some(EVICTED_BY_PROGRAM)
     }
 
@@ -150,35 +147,34 @@ impl SessionRequests {
     pub(crate) fn prepare(&self, request_id: u64, config: Config) -> Result<(), Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        let mut state = self.recording.lock_state()?;
-        if state.machine.is_over(request_id) {
+        let prepare = Event::Prepare(User::Request(request_id));
+        if self.recording.machine.read(|machine| machine.is_over(request_id)) {
             // It was cancelled meanwhile.
             return Ok(());
         }
-        let effects = self.recording.handle(&mut state, Event::Prepare(User::Request(request_id)))?;
-        self.recording.begin(&mut state, effects, (None, &|| Arc::new(config.clone())), None).map(drop)
+        let (mut state, effects) = self.recording.lock_for(prepare)?;
+        self.recording.perform(&mut state, effects, None, Arc::new(config), None).map(drop)
     }
 
-    /// Starts the recording of a request; with `between`, the trace is cut to these times. Calls `config` for its settings if
-    /// nothing was prepared.
+    /// Starts the recording of a request; with `between`, the trace is cut to these times. If nothing was prepared, it has
+    /// these settings.
     pub(crate) fn start(
         &self,
         request_id: u64,
         between: Option<(SystemTime, SystemTime)>,
-        config: impl Fn() -> Config,
+        config: Config,
     ) -> Result<(), Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        let mut state = self.recording.lock_state()?;
-        let effects = self.recording.handle(&mut state, Event::Start(User::Request(request_id)))?;
-        self.recording.begin(&mut state, effects, (None, &|| Arc::new(config())), between).map(drop)
+        let (mut state, effects) = self.recording.lock_for(Event::Start(User::Request(request_id)))?;
+        self.recording.perform(&mut state, effects, None, Arc::new(config), between).map(drop)
     }
 
     /// Stops recording for a request at once, without ending the recording.
     pub(crate) fn halt(&self, request_id: u64) -> Result<(), Error> {
-        let state = self.recording.lock_state()?;
+        let _state = self.recording.lock_state()?;
         self.recording.check_process()?;
-        if state.machine.request() != Some(request_id) {
+        if self.active_request() != Some(request_id) {
             return Err(Error::new(ErrorKind::NotActive, EVICTED_BY_PROGRAM));
         }
         self.recording.halt();
@@ -189,22 +185,20 @@ impl SessionRequests {
     pub(crate) fn stop(&self, request_id: u64) -> Result<Trace, Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        let mut state = self.recording.lock_state()?;
         self.recording.check_process()?;
-        self.recording.end(&mut state, User::Request(request_id))
+        self.recording.end(User::Request(request_id), || ())
     }
 
     /// Discards the recording of a request, for that reason.
     pub(crate) fn discard(&self, request_id: u64, why: &str) {
         let _scope = self.recording.observers.notify_scope();
-        let Ok(mut state) = self.recording.lock_state() else { return };
-        self.recording.discard_on(&mut state, Event::GiveUp(request_id), why);
+        self.recording.discard_on(Event::GiveUp(request_id), why);
     }
 
     /// Evicts the current request, because the program uses the session itself.
-    pub(super) fn evict_request(&self, state: &mut RecordingState) {
-        if self.recording.discard_on(state, Event::Evict, EVICTED_BY_PROGRAM) {
-            self.report_if_evicted(&[Effect::Discard]);
+    pub(super) fn evict_request(&self) {
+        if self.recording.discard_on(Event::Evict, EVICTED_BY_PROGRAM) {
+            self.report_eviction();
         }
     }
 

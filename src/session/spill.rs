@@ -13,7 +13,6 @@ mod parts;
 
 use super::dumps::with_process_and_time;
 use super::part_counts::PartCounts;
-use super::recording::RecordingState;
 use super::recording::live::{forget_part_losses, link_live_file};
 use super::writes::ActiveWrite;
 use super::{Session, deadline_after};
@@ -213,11 +212,6 @@ impl SpillControl {
         }
     }
 
-    /// Returns whether a part has ended with a step and was not taken.
-    pub(super) fn has_cuts(&self) -> bool {
-        self.current().is_some_and(|recording| recording.has_cuts())
-    }
-
     /// Returns after what time a part ends; `None` if time does not end parts.
     fn interval(&self) -> Option<Duration> {
         match self.split {
@@ -354,9 +348,9 @@ impl SpilledRecording {
             cut.unwrap_or_else(clock::now)
         };
         let number = self.lock().reserve_number();
-        let take =
-            |mut state: MutexGuard<'_, RecordingState>| session.recording.take_segment(&mut state, is_current, end);
-        let Some(trace) = session.lock_without_snapshots().ok().and_then(take) else {
+        let locked = session.recording.lock_to_move_part();
+        let taken = locked.and_then(|(mut state, _scope)| session.recording.take_segment(&mut state, is_current, end));
+        let Some(trace) = taken else {
             self.lock().release_number(number);
             return TakenPart::RecordingEnded;
         };
@@ -486,14 +480,14 @@ impl Session {
         let complete = self.recorder.retired_bytes() + collectors.full_bytes();
         let is_enough = complete >= part_bytes(self.spill.split, self.recorder.pool().bytes_max());
         if let Some(end) = recording.begin_if_due(is_enough, interval) {
-            let (session, writing, written) = (Arc::downgrade(self), recording.clone(), recording.clone());
+            let (session, writing, ending) = (Arc::downgrade(self), recording.clone(), recording.clone());
             let of_session = session.clone();
             let work = move |_: &ActiveWrite| {
                 let written = writing.write_segment(&of_session, end, is_enough);
                 written.map_err(|why| Error::new(ErrorKind::Io, why))
             };
             let note_end = move |_: &ActiveWrite, segment: Result<_, Error>| {
-                written.end_write(segment.map_err(|error| error.to_string()));
+                ending.end_write(segment.map_err(|error| error.to_string()));
                 // Another one may be due.
                 if let Some(session) = &session.upgrade() {
                     session.recorder.pool().wake_helper();
@@ -501,7 +495,7 @@ impl Session {
             };
             let started = self.writes.register_background().start("a segment".into(), work, note_end);
             if let Err(unstarted) = started {
-                recording.end_write(Err(unstarted.into_error(Path::new("a segment")).to_string()));
+                recording.end_write(Err(unstarted.into_error().to_string()));
             }
         }
         Some(recording.next_due_time(interval))

@@ -228,7 +228,7 @@ impl Session {
         }
         let Some(schedule) = &run.schedule else { return self.start() };
         let action = schedule.checked_action(run.step)?;
-        self.requests.evict_request(&mut *self.recording.lock_state()?);
+        self.requests.evict_request();
         if self.recording.status() != Status::Idle {
             return active("a recording is running or prepared already; stop it first");
         }

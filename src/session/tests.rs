@@ -106,12 +106,12 @@ fn failed_request_is_not_prepared_nor_changes_the_output() {
     config.output = Output::Exact("/no/such/own.json".into());
     let session = Session::with_config(config);
     session.start().unwrap();
-    assert_eq!(session.requests.start(1, None, Config::default).unwrap_err().kind(), ErrorKind::AlreadyActive);
+    assert_eq!(session.requests.start(1, None, Config::default()).unwrap_err().kind(), ErrorKind::AlreadyActive);
     session.stop().unwrap();
     // The preparation was in progress when the start failed.
     session.requests.prepare(1, Config::default()).unwrap();
     assert_eq!(session.recording.status(), Status::Idle);
-    session.requests.start(2, None, Config::default).unwrap();
+    session.requests.start(2, None, Config::default()).unwrap();
     assert_eq!(session.output_path(), Some("/no/such/own.json".into()));
     assert_eq!(session.flush().unwrap_err().kind(), ErrorKind::NotActive);
     session.requests.stop(2).unwrap();

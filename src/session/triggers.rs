@@ -2,9 +2,11 @@
 
 use super::Session;
 use super::deadline_after;
+use super::dumps::dump_path_now;
 use super::exit::live_sessions;
+use super::machine::SnapshotMark;
 use super::observer::SessionEvent;
-use super::writes::{ActiveWrite, ProcessEnd, TIME_TO_CLOSE};
+use super::writes::{ActiveWrite, ProcessEnd, TIME_TO_CLOSE, report_written_trace};
 use crate::config::{DumpConfig, DumpTrigger};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -12,14 +14,12 @@ use crate::os::{fork, signal, thread};
 use crate::recorder::{TriggerCause, TriggerEvent, TriggerQueue};
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
-use crate::wait::{park_until, sleep, steady, unpark};
+use crate::wait::steady;
 use kineto_base::channel::channel;
-use std::fmt::Display;
 use std::panic;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
-use std::thread::Thread;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Decides about the triggers of a session.
@@ -29,38 +29,18 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct DumpControl {
     config: DumpConfig,
-    session: Weak<Session>,
     state: fork::Own<DumpState>,
 }
 
 #[derive(Debug, Default)]
 struct DumpState {
-    pending: Option<PendingDump>,
-    /// Those that threads take now.
-    taking: Vec<Weak<TakingDump>>,
+    /// The trigger of the next dump, and when that is due.
+    pending: Option<(TriggerEvent, Instant)>,
     /// Until when triggers are skipped, since the last dump.
     skips_until: Option<Instant>,
     counts: TriggerCounts,
     /// Whether a trigger was ever skipped, which is reported once.
     has_skipped: bool,
-}
-
-/// A dump that was triggered and is not taken yet.
-#[derive(Debug)]
-struct PendingDump {
-    trigger: TriggerEvent,
-    due: Instant,
-    /// The thread that waits until it is due.
-    thread: Option<Thread>,
-}
-
-/// A dump that a thread takes now. It keeps the end of the recording and of the process waiting, until it is dropped.
-#[derive(Debug)]
-struct TakingDump {
-    thread: i64,
-    cause: TriggerCause,
-    /// Whether a writer has the records: the recording may end, and only the report of a failure may follow.
-    is_taken: AtomicBool,
 }
 
 /// How long triggers are skipped at most after a dump that failed.
@@ -76,12 +56,21 @@ struct TriggerCounts {
 }
 
 impl DumpControl {
-    pub(super) fn new(config: DumpConfig, session: Weak<Session>) -> DumpControl {
-        DumpControl { config, session, state: fork::Own::default() }
+    pub(super) fn new(config: DumpConfig) -> DumpControl {
+        DumpControl { config, state: fork::Own::default() }
     }
 
-    /// Decides about the triggers that were posted.
-    pub(super) fn handle_triggers(self: &Arc<Self>, posted: &TriggerQueue) {
+    /// Decides about the triggers that were posted, and begins the dump that is due. Returns when the next one is.
+    pub(super) fn handle_triggers(&self, session: &Arc<Session>, posted: &TriggerQueue) -> Option<Instant> {
+        self.take_posted(posted);
+        let next = || self.state.lock().pending.as_ref().map(|(_, due)| *due);
+        if next()? <= steady() {
+            self.begin_dump(session);
+        }
+        next()
+    }
+
+    fn take_posted(&self, posted: &TriggerQueue) {
         loop {
             // The end of the recording sees each trigger either in the queue or as a pending dump.
             let state = self.state.lock();
@@ -94,113 +83,48 @@ impl DumpControl {
         }
     }
 
-    fn handle_trigger(self: &Arc<Self>, trigger: TriggerEvent, mut state: MutexGuard<'_, DumpState>) {
+    fn handle_trigger(&self, trigger: TriggerEvent, mut state: MutexGuard<'_, DumpState>) {
         // After this one, there is no other.
         let is_fatal = cfg!(panic = "abort") && matches!(trigger.cause, TriggerCause::Panic);
         let is_early = state.skips_until.is_some_and(|until| steady() < until);
-        if state.pending.is_some() || is_early && !is_fatal {
-            state.count(1);
-            let is_news = state.pending.is_none() && !std::mem::replace(&mut state.has_skipped, true);
-            drop(state);
-            if is_news {
-                let (cause, interval) = (trigger.cause, self.config.interval);
-                diag!(
-                    Warning,
-                    "dump",
-                    "no dump for: {cause}: one was triggered less than {interval:?} ago; lower DUMP_INTERVAL for more"
-                );
-            }
+        if state.pending.is_none() && (!is_early || is_fatal) {
+            state.skips_until = Some(deadline_after(self.config.interval));
+            state.pending = Some((trigger, deadline_after(self.config.after)));
             return;
         }
-        state.skips_until = Some(deadline_after(self.config.interval));
-        state.pending = Some(PendingDump { trigger, due: deadline_after(self.config.after), thread: None });
+        state.count(1);
+        let is_news = state.pending.is_none() && !std::mem::replace(&mut state.has_skipped, true);
         drop(state);
-        let control = self.clone();
-        match thread::spawn("kineto-dump", Box::new(move || control.dump_when_due())) {
-            Ok(thread) => {
-                let thread = thread.thread().clone();
-                self.state.lock().pending.iter_mut().for_each(|pending| pending.thread = Some(thread.clone()));
-            }
-            Err(error) => {
-                if self.state.lock().pending.take().is_none() {
-                    // The end of the recording has taken it.
-                    return;
-                }
-                let error = Error::io("start a thread for", Path::new("a dump"), error, "end other threads");
-                let session = self.session.upgrade();
-                if let Some(session) = &session {
-                    report_failure(session, &trigger.cause, error);
-                }
-            }
+        if is_news {
+            let (cause, interval) = (trigger.cause, self.config.interval);
+            diag!(
+                Warning,
+                "dump",
+                "no dump for: {cause}: one was triggered less than {interval:?} ago; lower DUMP_INTERVAL for more"
+            );
         }
     }
 
-    /// Takes the pending dump when it is due, unless the end of the recording has taken it.
-    fn dump_when_due(&self) {
-        let due = || Some(self.state.lock().pending.as_ref()?.due).filter(|due| *due > steady());
-        while let Some(due) = due() {
-            park_until(Some(due));
-        }
-        self.dump_now();
-    }
-
-    /// Takes the pending dump, if there is one.
-    fn dump_now(&self) {
+    /// Marks what the pending dump holds, if there is one, and begins to write it.
+    fn begin_dump(&self, session: &Arc<Session>) {
         let mut state = self.state.lock();
-        let Some(PendingDump { trigger, thread, .. }) = state.pending.take() else { return };
+        let Some((trigger, _)) = state.pending.take() else { return };
         let counts = std::mem::take(&mut state.counts);
-        let (thread_id, cause, is_taken) = (thread::id(), trigger.cause, AtomicBool::new(false));
-        let taking = Arc::new(TakingDump { thread: thread_id, cause, is_taken });
-        state.taking.retain(|dump| dump.strong_count() > 0);
-        state.taking.push(Arc::downgrade(&taking));
+        // The end of the recording waits for the lock, so it comes later than the mark.
+        let mark = session.recording.mark();
         drop(state);
-        thread.iter().for_each(unpark);
-        let Some(session) = self.session.upgrade() else { return };
-        let dumped = session.dump_for_trigger(trigger, counts);
-        taking.is_taken.store(true, Ordering::Relaxed);
-        match dumped {
-            Ok(()) if counts.joined > 0 => {
-                let joined = count_with_noun(counts.joined, "more trigger");
-                diag!(Stage, "dump", "dumping the newest records: {cause}; and for {joined}");
-            }
-            Ok(()) => diag!(Stage, "dump", "dumping the newest records: {cause}"),
-            Err(error) => report_failure(&session, &cause, error),
-        }
-    }
-
-    /// Takes the dump that was triggered, and waits for those that other threads take: until their records are taken, or
-    /// if the process ends at `deadline`, until they are being written or their failures are reported.
-    fn finish_dump(self: &Arc<Self>, posted: &TriggerQueue, deadline: Option<Instant>) {
-        const INTERVAL: Duration = Duration::from_millis(1);
-        self.handle_triggers(posted);
-        self.dump_now();
-        let own = thread::id();
-        let awaited = |dump: &Weak<TakingDump>| {
-            let dump = dump.upgrade().filter(|dump| dump.thread != own)?;
-            let is_taken = dump.is_taken.load(Ordering::Relaxed);
-            (deadline.is_some() || !is_taken).then_some((dump.cause, is_taken))
-        };
-        let first_awaited = || self.state.lock().taking.iter().find_map(awaited);
-        while let Some((cause, is_taken)) = first_awaited() {
-            if deadline.is_some_and(|deadline| steady() >= deadline) {
-                if !is_taken {
-                    diag!(Error, "dump", "no dump for: {cause}: the process ended first; raise flush_timeout");
-                }
-                return;
-            }
-            sleep(INTERVAL);
-        }
+        session.write_triggered(trigger, counts, mark);
     }
 
     /// Makes triggers after a failed dump wait no longer than a second.
-    pub(super) fn note_failure(&self) {
+    fn note_failure(&self) {
         let mut state = self.state.lock();
         state.skips_until = state.skips_until.map(|until| until.min(deadline_after(RETRY_AFTER)));
     }
 }
 
 /// Reports that a trigger has no dump.
-fn report_failure(session: &Session, cause: &impl Display, error: Error) {
+fn report_failure(session: &Session, cause: &TriggerCause, error: Error) {
     session.triggers.note_failure();
     diag!(Warning, "dump", "no dump for: {cause}: {error}");
     session.recording.observers.notify(SessionEvent::DumpEnded { reason: cause.to_string(), dump: Err(error) });
@@ -215,27 +139,65 @@ impl DumpState {
 }
 
 impl Session {
-    /// Takes the dump that was triggered, because the recording ends, or the process at `deadline`.
-    pub(super) fn finish_dump(&self, deadline: Option<Instant>) {
-        self.triggers.finish_dump(self.recorder.triggers(), deadline);
+    /// Begins the dump that was triggered, because the recording or the process ends.
+    pub(super) fn finish_dump(&self) {
+        let Some(own) = self.own.upgrade() else { return };
+        self.triggers.take_posted(self.recorder.triggers());
+        self.triggers.begin_dump(&own);
     }
 
-    /// Begins to write the dump for a trigger.
+    /// Begins to write the dump for a trigger. Observers get a failure on the thread that writes.
+    fn write_triggered(
+        self: &Arc<Self>,
+        trigger: TriggerEvent,
+        counts: TriggerCounts,
+        mark: Result<Arc<SnapshotMark>, Error>,
+    ) {
+        let (session, of_end, taken, cause) = (self.clone(), self.clone(), mark.clone(), trigger.cause);
+        let number = if mark.is_ok() { self.next_dump_number() } else { 0 };
+        let work = move |write: &ActiveWrite| session.save_triggered(write, trigger, counts, number, &taken?);
+        let end = move |_: &ActiveWrite, saved: Result<PathBuf, Error>| match saved {
+            Ok(path) => {
+                of_end.recording.observers.notify(SessionEvent::DumpEnded { reason: cause.to_string(), dump: Ok(path) })
+            }
+            Err(error) => report_failure(&of_end, &cause, error),
+        };
+        if let Err(unstarted) = self.writes.register_background().start("a dump".into(), work, end) {
+            mark.iter().for_each(|mark| self.recording.machine.remove_mark(mark));
+            report_failure(self, &cause, unstarted.into_error());
+        }
+    }
+
+    /// Writes the dump for a trigger; returns its path.
     ///
     /// # Errors
-    /// If no recording is running, if there are no records, or if no thread can be started.
-    fn dump_for_trigger(&self, trigger: TriggerEvent, counts: TriggerCounts) -> Result<(), Error> {
-        let output = self.dump_output()?;
-        let mut trace = self.recording.snapshot()?;
+    /// If there are no records, or those of writing.
+    fn save_triggered(
+        &self,
+        write: &ActiveWrite,
+        trigger: TriggerEvent,
+        counts: TriggerCounts,
+        number: u64,
+        mark: &Arc<SnapshotMark>,
+    ) -> Result<PathBuf, Error> {
+        let mut trace = self.recording.take_snapshot(mark)?;
         if let Some(why) = trace.why_empty() {
             return Err(Error::new(ErrorKind::NotActive, why));
         }
+        let (cause, output) = (trigger.cause, self.dump_output()?);
+        let joined = match counts.joined {
+            0 => String::new(),
+            joined => format!("; and for {}", count_with_noun(joined, "more trigger")),
+        };
+        diag!(Stage, "dump", "dumping the newest records: {cause}{joined}");
         let metadata = trace.separate_metadata();
         metadata.add_count("dump_triggered_at_ns", Timestamp::from(trigger.at).as_nanos());
         metadata.add_count("dump_triggers_joined", counts.joined);
         metadata.add_count("dump_triggers_skipped", counts.skipped);
-        let (triggers, cause) = (Some(self.triggers.clone()), trigger.cause);
-        self.write_dump(|| Ok(trace), triggers, &output, &cause.label(), &cause.to_string()).map(drop)
+        let path = dump_path_now(&output, number, &cause.label());
+        self.save_dump(write, &mut trace, &path, &cause.to_string())?;
+        report_written_trace(&trace, &path);
+        Ok(path)
     }
 
     /// Posts a trigger that no hook finds, if it is configured.
@@ -305,7 +267,7 @@ fn dump_before_abort(sessions: Vec<Arc<Session>>) {
     // Another thread takes no lock that the panicking one holds for good, or hangs alone.
     let dump = move || {
         let end = ProcessEnd::begin(now);
-        sessions.iter().for_each(|session| session.finish_dump(Some(deadline)));
+        sessions.iter().for_each(|session| session.finish_dump());
         end.wait_for(ActiveWrite::is_in_background);
         let _ = done.send(());
     };
@@ -316,9 +278,11 @@ fn dump_before_abort(sessions: Vec<Arc<Session>>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine::SessionMachine;
     use super::super::observer::{NamedObserver, SessionObserver};
     use super::*;
     use crate::config::{Config, Output};
+    use std::path::Path;
     use std::sync::Mutex;
 
     #[derive(Clone, Debug, Default)]
@@ -349,34 +313,34 @@ mod tests {
         (session, log)
     }
 
-    fn trigger(session: &Session) {
+    fn trigger(session: &Arc<Session>) {
         session.post_trigger(&DumpTrigger::Panic, TriggerCause::Panic);
-        session.triggers.handle_triggers(session.recorder.triggers());
+        session.triggers.handle_triggers(session, session.recorder.triggers());
+    }
+
+    fn wait_for_dumps() {
+        ProcessEnd::begin(Instant::now()).wait_for(ActiveWrite::is_in_background);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn end_waits_for_a_dump_that_a_thread_takes() {
+    fn end_takes_the_dump_that_was_triggered() {
         let (session, log) = session_with_dumps();
-        // The thread needs the state for the snapshot.
+        session.record_instants(10);
+        // The thread that writes needs it for the snapshot.
         let state = session.recording.lock_state().unwrap();
         trigger(&session);
-        while session.triggers.state.lock().taking.is_empty() {
+        let ending = session.clone();
+        let end = std::thread::Builder::new().spawn(move || ending.stop().unwrap().stats().events).unwrap();
+        while session.recording.machine.read(SessionMachine::is_recording) {
             std::thread::yield_now();
         }
-        session.finish_dump(Some(Instant::now()));
-        let (done, ended) = channel();
-        for deadline in [None, Some(deadline_after(Duration::MAX))] {
-            let (owned, done, log) = (session.clone(), done.clone(), log.clone());
-            let finish = move || {
-                owned.finish_dump(deadline);
-                done.send(deadline.is_none() || !log.take().is_empty()).unwrap();
-            };
-            std::thread::Builder::new().spawn(finish).unwrap();
-        }
-        assert!(ended.recv_timeout(Duration::from_millis(50)).is_err(), "the dump was not taken");
+        trigger(&session);
         drop(state);
-        assert_eq!([ended.recv().unwrap(), ended.recv().unwrap()], [true; 2], "the failure is reported");
+        assert_eq!(end.join().unwrap(), 10);
+        wait_for_dumps();
+        let ended = log.take();
+        assert!(ended.len() == 1 && ended[0].contains("cannot create"), "it has records: {ended:?}");
     }
 
     #[test]
@@ -388,18 +352,17 @@ mod tests {
             until.is_some_and(|until| until <= Instant::now() + RETRY_AFTER)
         };
         trigger(&session);
-        session.finish_dump(Some(deadline_after(Duration::MAX)));
+        wait_for_dumps();
         assert!(retries_soon());
         let ended = log.take();
         assert!(ended.len() == 1 && ended[0].contains("no span reached the layer"), "{ended:?}");
         assert!(!retries_soon());
-        let trace = session.recording.snapshot().unwrap();
-        let output = session.dump_output().unwrap();
-        let triggers = Some(session.triggers.clone());
-        session.write_dump(|| Ok(trace), triggers, &output, "panic", "a panic").unwrap();
-        ProcessEnd::begin(Instant::now()).wait_for(ActiveWrite::is_in_background);
+        session.triggers.state.lock().skips_until = None;
+        session.record_instants(1);
+        trigger(&session);
+        wait_for_dumps();
         assert!(retries_soon());
         let ended = log.take();
-        assert!(ended.len() == 1 && ended[0].starts_with("a panic: cannot create"), "{ended:?}");
+        assert!(ended.len() == 1 && ended[0].contains("cannot create"), "{ended:?}");
     }
 }

@@ -27,8 +27,7 @@ impl Session {
     /// Drops the windows that ended before `until`: earlier records are on disk, or were evicted. If another thread starts, stops or takes a
     /// trace of the recording for longer than `wait`, a later call drops them.
     pub(super) fn drop_windows(&self, until: Ticks, wait: Duration) {
-        // A snapshot that is taken later may contain older records.
-        self.recording.drop_windows(until, wait, || self.pending_snapshots.is_empty());
+        self.recording.drop_windows(until, wait);
     }
 }
 

@@ -4,29 +4,40 @@ use super::User::{Program, Request};
 use super::*;
 use std::collections::HashSet;
 
-/// What effects have made of the collectors, and whose recording runs.
+/// What effects have made of the collectors and the recording, and how many marks are not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct World {
     collectors_run: bool,
     recording_runs: bool,
+    marks: usize,
+    moves_part: bool,
 }
 
+const IDLE: World = World { collectors_run: false, recording_runs: false, marks: 0, moves_part: false };
+const PREPARED: World = World { collectors_run: true, ..IDLE };
+const RECORDING: World = World { recording_runs: true, ..PREPARED };
+
 impl World {
-    /// Returns the world after these effects, which must be possible in their order.
-    fn after(self, effects: &[Effect]) -> World {
-        effects.iter().fold(self, |world, effect| {
-            let expected = match effect {
-                StartCollectors => World::default(),
-                BeginRecording => World { collectors_run: true, recording_runs: false },
-                EndRecording => World { collectors_run: true, recording_runs: true },
-                Discard => World { collectors_run: true, ..world },
+    /// Returns the world after an event and its effects, which must be possible in their order.
+    fn after(self, event: Event, effects: &[Effect]) -> World {
+        let before = match event {
+            Event::Mark => World { marks: self.marks + 1, ..self },
+            Event::PartMoved => World { moves_part: false, ..self },
+            _ => self,
+        };
+        effects.iter().fold(before, |world, effect| {
+            let (expected, next) = match effect {
+                StartCollectors => (IDLE, PREPARED),
+                BeginRecording => (PREPARED, RECORDING),
+                Discard if world.recording_runs => (RECORDING, IDLE),
+                Discard => (PREPARED, IDLE),
+                TakeSnapshots => (world, World { marks: 0, ..world }),
+                // The caller waits for the part.
+                EndRecording => (World { moves_part: world.moves_part, ..RECORDING }, RECORDING),
+                MovePart => (RECORDING, World { moves_part: true, ..RECORDING }),
             };
             assert_eq!(world, expected, "before {effect:?} of {effects:?}");
-            match effect {
-                StartCollectors => World { collectors_run: true, recording_runs: false },
-                BeginRecording => World { collectors_run: true, recording_runs: true },
-                EndRecording | Discard => World::default(),
-            }
+            next
         })
     }
 }
@@ -39,8 +50,18 @@ fn all_events() -> Vec<Event> {
     let of_users = users.flat_map(|user| [Event::Prepare(user), Event::Start(user), Event::End(user)]);
     let of_requests = (1..=REQUESTS).map(Event::GiveUp);
     let of_preparations = (0..=PREPARATIONS).map(Event::CancelPreparation);
-    let others = [Event::Fail, Event::Evict, Event::Fork];
+    let others = [Event::Fail, Event::Ended, Event::EndFailed, Event::Evict, Event::Mark, Event::PartMoved];
     of_users.chain(of_requests).chain(of_preparations).chain(others).collect()
+}
+
+/// Returns whether a caller can have this event now: what it has begun is done in order.
+fn is_possible(event: Event, machine: &SessionMachine, world: World) -> bool {
+    match event {
+        Event::Fail => !matches!(machine.phase, Phase::Ending(_)) && !world.moves_part,
+        Event::PartMoved => world.moves_part,
+        Event::Mark => world.marks < 2,
+        _ => true,
+    }
 }
 
 /// Every history is a way through these states.
@@ -51,29 +72,48 @@ fn all_histories_keep_the_rules() {
         if machine.preparations > PREPARATIONS || !seen.insert((machine.clone(), world)) {
             continue;
         }
-        for event in all_events() {
+        let part_is_due = Event::MovePart { marks: world.marks };
+        for event in all_events().into_iter().chain([part_is_due]) {
+            if !is_possible(event, &machine, world) || event == part_is_due && world.moves_part {
+                continue;
+            }
             let mut after = machine.clone();
             let handled = after.handle(event);
-            let expected = match after.phase {
-                Phase::Idle => World::default(),
-                Phase::Prepared(_) => World { collectors_run: true, recording_runs: false },
-                Phase::Recording(_) => World { collectors_run: true, recording_runs: true },
+            let reached = match (event, handled) {
+                // The caller has undone what has failed, and has taken the records.
+                (Event::Fail, _) => IDLE,
+                (Event::Ended, _) if matches!(machine.phase, Phase::Ending(_)) => IDLE,
+                (_, Ok(effects)) => world.after(event, effects),
+                (_, Err(_)) => world,
             };
-            // What has failed was undone by the caller, and what the parent ran does not run in the child.
-            let begins_anew = matches!(event, Event::Fail | Event::Fork);
-            let reached = if begins_anew { World::default() } else { world.after(handled.unwrap_or_default()) };
+            let expected = match after.phase {
+                Phase::Idle => IDLE,
+                Phase::Prepared(_) => PREPARED,
+                Phase::Recording(_) | Phase::Ending(_) => World { recording_runs: true, ..PREPARED },
+            };
+            let expected = World { marks: reached.marks, moves_part: reached.moves_part, ..expected };
             assert_eq!(reached, expected, "{event:?} in {machine:?}");
+            if matches!(after.phase, Phase::Ending(_)) {
+                assert_eq!(reached.marks, 0, "{event:?} in {machine:?}: a mark would get no records");
+            }
             check_rules(&machine, event, handled, &after);
-            next.push((after, reached));
+            // The end of a recording waits for the part.
+            after.moves_part = reached.moves_part && after.has_records();
+            next.push((after.clone(), World { moves_part: after.moves_part, ..reached }));
         }
+        next.push((machine.of_child(), IDLE));
     }
-    assert!(seen.len() > 30, "{} states", seen.len());
+    assert!(seen.len() > 60, "{} states", seen.len());
 }
 
 fn check_rules(before: &SessionMachine, event: Event, handled: Result<&[Effect], Refusal>, after: &SessionMachine) {
     let what = format!("{event:?} in {before:?}: {handled:?}, then {after:?}");
     if handled.is_err() {
-        assert_eq!(before.phase, after.phase, "a refusal changes nothing: {what}");
+        let is_noted = SessionMachine { highest_request: after.highest_request, ..before.clone() };
+        assert_eq!(is_noted, *after, "a refusal changes nothing else: {what}");
+    }
+    if handled == Err(Refusal::IsChanging) {
+        assert_eq!(before, after, "the event may come again: {what}");
     }
     let is_evicted = before.user() == Some(Program) && after.user() != Some(Program);
     let by_request = matches!(
@@ -82,14 +122,16 @@ fn check_rules(before: &SessionMachine, event: Event, handled: Result<&[Effect],
     );
     assert!(!(is_evicted && by_request), "the program loses nothing to a request: {what}");
     if let (Event::Prepare(Program) | Event::Start(Program), Some(_)) = (event, before.request()) {
-        assert!(handled.is_ok() && after.user() == Some(Program), "the program evicts a request: {what}");
+        let is_waiting = handled == Err(Refusal::IsChanging);
+        assert!(is_waiting || after.user() == Some(Program), "the program evicts a request: {what}");
     }
     for id in 1..=REQUESTS {
         assert!(!before.is_over(id) || after.is_over(id), "what is over never begins: {what}");
         let has_lost = before.request() == Some(id) && after.request() != Some(id);
         assert!(!has_lost || after.is_over(id), "a request has the session once: {what}");
     }
-    if before.user() == after.user() && before.is_recording() && after.is_recording() {
+    let is_part = matches!(event, Event::MovePart { .. });
+    if before.user() == after.user() && before.is_recording() && after.is_recording() && !is_part {
         assert_eq!(handled.unwrap_or_default(), [], "a recording runs on: {what}");
     }
 }
@@ -98,14 +140,16 @@ fn check_rules(before: &SessionMachine, event: Event, handled: Result<&[Effect],
 fn late_events_do_nothing() {
     let mut machine = SessionMachine::default();
     machine.handle(Event::Prepare(Program)).unwrap();
-    let first = machine.preparation();
+    let first = machine.last_preparation();
     machine.handle(Event::CancelPreparation(first)).unwrap();
     machine.handle(Event::Prepare(Program)).unwrap();
     assert_eq!(machine.handle(Event::CancelPreparation(first)), Ok(&[][..]), "it is not the current one");
     machine.handle(Event::Start(Program)).unwrap();
-    assert_eq!(machine.handle(Event::CancelPreparation(machine.preparation())), Ok(&[][..]), "it is used");
+    assert_eq!(machine.handle(Event::CancelPreparation(machine.last_preparation())), Ok(&[][..]), "it is used");
     assert_eq!(machine.handle(Event::Start(Request(1))), Err(Refusal::UsedBy(Program)));
     machine.handle(Event::End(Program)).unwrap();
+    assert_eq!(machine.handle(Event::Start(Request(2))), Err(Refusal::IsChanging));
+    machine.handle(Event::Ended).unwrap();
     assert_eq!(machine.handle(Event::Prepare(Request(1))), Err(Refusal::IsOver), "its start was refused");
     machine.handle(Event::Start(Request(2))).unwrap();
     assert_eq!(machine.handle(Event::Prepare(Request(2))), Ok(&[][..]), "it has begun");
@@ -130,9 +174,14 @@ fn table_of_states_is_documented() {
 }
 
 fn table() -> String {
-    let prepared = |user| Phase::Prepared(user);
-    let phases =
-        [Phase::Idle, prepared(Program), prepared(Request(1)), Phase::Recording(Program), Phase::Recording(Request(1))];
+    let phases = [
+        Phase::Idle,
+        Phase::Prepared(Program),
+        Phase::Prepared(Request(1)),
+        Phase::Recording(Program),
+        Phase::Recording(Request(1)),
+        Phase::Ending(Program),
+    ];
     let events = [
         ("the program prepares", Event::Prepare(Program)),
         ("the program starts", Event::Start(Program)),
@@ -144,8 +193,11 @@ fn table() -> String {
         ("request 1 ends", Event::End(Request(1))),
         ("request 1 gives up", Event::GiveUp(1)),
         ("request 2 starts", Event::Start(Request(2))),
-        ("what an event demanded fails", Event::Fail),
-        ("the process forks", Event::Fork),
+        ("the program dumps", Event::Mark),
+        ("a part is due, without marks", Event::MovePart { marks: 0 }),
+        ("a part is due, with marks", Event::MovePart { marks: 1 }),
+        ("the trace is made", Event::Ended),
+        ("the end fails", Event::EndFailed),
     ];
     let mut table = format!("| Event | {} |\n|---|{}\n", phases.map(name_of).join(" | "), "---|".repeat(phases.len()));
     for (name, event) in events {
@@ -156,44 +208,41 @@ fn table() -> String {
 }
 
 fn name_of(phase: Phase) -> String {
-    let whose = |user| if user == Program { "the program".to_owned() } else { format!("request {}", id_of(user)) };
+    let whose = |user| match user {
+        Program => "the program".to_owned(),
+        Request(id) => format!("request {id}"),
+    };
     match phase {
         Phase::Idle => "idle".to_owned(),
         Phase::Prepared(user) => format!("prepared by {}", whose(user)),
         Phase::Recording(user) => format!("recording of {}", whose(user)),
+        Phase::Ending(user) => format!("ending of {}", whose(user)),
     }
-}
-
-fn id_of(user: User) -> u64 {
-    let Request(id) = user else { return 0 };
-    id
 }
 
 /// Returns what an event does in a phase: the effects and the phase after it, or why it is refused.
 fn cell(phase: Phase, event: Event) -> String {
-    let highest_request = phase_request(phase);
-    let mut machine =
-        SessionMachine { phase, highest_request, preparations: u64::from(phase == Phase::Prepared(Program)) };
+    let mut machine = SessionMachine { phase, preparations: 1, ..SessionMachine::default() };
+    machine.highest_request = machine.request().unwrap_or(0);
     match machine.handle(event) {
         Err(Refusal::UsedBy(Program)) => "refused: the program uses it".to_owned(),
         Err(Refusal::UsedBy(Request(_))) => "refused: a request uses it".to_owned(),
         Err(Refusal::IsOver) => "refused: the request is over".to_owned(),
         Err(Refusal::NothingRuns) => "refused: nothing runs".to_owned(),
+        Err(Refusal::IsChanging) => "waits".to_owned(),
         Ok([]) if machine.phase == phase => "–".to_owned(),
         Ok(effects) => {
             let names = effects.iter().map(|effect| match effect {
                 Discard => "discard",
                 StartCollectors => "start collectors",
                 BeginRecording => "begin",
+                TakeSnapshots => "take what is marked",
                 EndRecording => "end",
+                MovePart => "move the part",
             });
             let effects = names.collect::<Vec<_>>().join(", ");
             let arrow = if effects.is_empty() { "→" } else { " →" };
-            format!("{effects}{arrow} {}", name_of(machine.phase))
+            if machine.phase == phase { effects } else { format!("{effects}{arrow} {}", name_of(machine.phase)) }
         }
     }
-}
-
-fn phase_request(phase: Phase) -> u64 {
-    SessionMachine { phase, ..SessionMachine::default() }.request().unwrap_or(0)
 }

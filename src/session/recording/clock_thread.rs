@@ -178,15 +178,16 @@ impl ClockThread {
         // The thread that started this one is inside a hook, perhaps on the only processor.
         sleep(Duration::from_millis(1));
         while self.alive.load(Ordering::Relaxed) {
-            let mut next_spill = None;
+            let mut next_due = None;
             if let Some(session) = self.session.upgrade() {
-                session.triggers.handle_triggers(self.recorder.triggers());
-                next_spill = session.spill_if_due(&self.collectors);
+                let next_dump = session.triggers.handle_triggers(&session, self.recorder.triggers());
+                let next_spill = session.spill_if_due(&self.collectors);
+                next_due = next_dump.into_iter().chain(next_spill).min();
                 session.drop_windows_if_due();
             }
             if self.recorder.epoch() == 0 {
-                // Devices may record, and segments are due by time.
-                park_until(next_spill);
+                // Devices may record; dumps and segments are due by time.
+                park_until(next_due);
                 next = steady() + PERIOD;
                 continue;
             }
@@ -203,7 +204,7 @@ impl ClockThread {
                 }
                 next = steady() + PERIOD;
             }
-            park_until(Some(next.min(next_spill.unwrap_or(next))));
+            park_until(Some(next.min(next_due.unwrap_or(next))));
         }
     }
 }

@@ -17,26 +17,28 @@ use std::time::{Duration, SystemTime};
 const PROOF: Duration = Duration::from_millis(100);
 
 impl SessionRecording {
-    /// Does what the program's preparation or start demands, with the current settings. Returns a report for each collector that it starts.
-    pub(in crate::session) fn begin_own(
+    /// Performs the effects of the program's preparation or start, with the current settings. Returns a report for each collector
+    /// that was started.
+    pub(in crate::session) fn perform_for_program(
         &self,
         state: &mut RecordingState,
         effects: &[Effect],
         trace_id: Option<String>,
         between: Option<(SystemTime, SystemTime)>,
     ) -> Result<Vec<CollectorReport>, Error> {
-        let reports = self.begin(state, effects, (trace_id, &|| self.settings.next_config()), between)?;
+        let reports = self.perform(state, effects, trace_id, self.settings.next_config(), between)?;
         state.output.clone_from(&state.config.output);
         Ok(reports)
     }
 
-    /// Does what a preparation or a start demands. A new recording has that trace id, and the settings that `config` returns; with
-    /// `between`, its trace is cut to these times.
-    pub(in crate::session) fn begin(
+    /// Performs the effects of a preparation or a start. If collectors are started, the recording has that trace id and these
+    /// settings; with `between`, its trace is cut to these times.
+    pub(in crate::session) fn perform(
         &self,
         state: &mut RecordingState,
         effects: &[Effect],
-        (trace_id, config): (Option<String>, &dyn Fn() -> Arc<Config>),
+        trace_id: Option<String>,
+        config: Arc<Config>,
         between: Option<(SystemTime, SystemTime)>,
     ) -> Result<Vec<CollectorReport>, Error> {
         let mut reports = Vec::new();
@@ -48,11 +50,11 @@ impl SessionRecording {
         }
         if effects.contains(&Effect::StartCollectors) {
             state.trace_id = trace_id.map(OnceLock::from).unwrap_or_default();
-            state.config = config();
+            state.config = config;
             reports = self.start_collectors(&state.config);
         }
         if effects.contains(&Effect::BeginRecording) {
-            self.begin_recording(state, between).inspect_err(|_| _ = state.machine.handle(Event::Fail))?;
+            self.begin_recording(state, between).inspect_err(|_| _ = self.machine.handle(Event::Fail))?;
         }
         Ok(reports)
     }
@@ -69,13 +71,13 @@ impl SessionRecording {
     /// Cancels the program's preparation of that number, unless a recording has begun since.
     pub(crate) fn cancel_preparation(&self, preparation: u64) {
         let _scope = self.observers.notify_scope();
-        let Ok(mut state) = self.lock_state() else { return };
-        self.discard_on(&mut state, Event::CancelPreparation(preparation), "the program dropped its preparation");
+        self.discard_on(Event::CancelPreparation(preparation), "the program dropped its preparation");
     }
 
     /// Discards the recording or the preparation if that follows from an event, for that reason. Returns whether it did.
-    pub(in crate::session) fn discard_on(&self, state: &mut RecordingState, event: Event, why: &str) -> bool {
-        let is_discarded = self.handle(state, event).is_ok_and(|effects| effects.contains(&Effect::Discard));
+    pub(in crate::session) fn discard_on(&self, event: Event, why: &str) -> bool {
+        let Ok((_state, effects)) = self.lock_for(event) else { return false };
+        let is_discarded = effects.contains(&Effect::Discard);
         if is_discarded {
             self.discard(why);
         }

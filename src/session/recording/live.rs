@@ -12,6 +12,7 @@ use crate::os::shared_file::Unusable;
 use crate::recorder::RecordedPart;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::segment::folder;
+use crate::session::machine::SessionMachine;
 use crate::text::count_with_noun;
 use crate::trace::Trace;
 use std::io::Write as _;
@@ -117,7 +118,7 @@ impl ClockThread {
         let Some(session) = self.session.upgrade() else { return };
         let _own = InternalAllocGuard::begin();
         let Ok(state) = session.recording.state.try_lock() else { return };
-        if state.machine.is_recording() {
+        if session.recording.machine.read(SessionMachine::has_records) {
             session.recording.note_info(&state);
             self.collectors.note_all(&live);
         }

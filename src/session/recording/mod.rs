@@ -19,9 +19,9 @@ mod windows;
 pub(super) use snapshots::SnapshotPoint;
 pub use threads::ThreadRecording;
 
-use super::machine::{Effect, Event, Phase, SessionMachine, User};
+use super::machine::{Effect, Event, EventOnDrop, MachineControl, Phase, Refusal, SessionMachine, User};
 use super::observer::{SessionEvent, SessionObservers};
-use super::refusals::refused;
+use super::refusals::refusal_error;
 use super::settings::SessionSettings;
 use super::spill::SpillControl;
 use super::{FORKED_LOCK, Session, Status, deadline_after, lock_until, lock_within};
@@ -55,7 +55,7 @@ use windows::{HOST_TYPES, RecordingWindows};
 
 /// The recordings of one layer, or those of a memory profile.
 ///
-/// Functions that take a [`RecordingState`] are called with the lock held, so that a caller decides and acts in one step.
+/// Functions that take a [`RecordingState`] are called with the lock held. What may be done is decided by the machine.
 #[derive(Debug)]
 pub(crate) struct SessionRecording {
     pub(super) recorder: Arc<Recorder>,
@@ -64,6 +64,8 @@ pub(crate) struct SessionRecording {
     pub(super) observers: Arc<SessionObservers>,
     pub(crate) collectors: Arc<CollectorSet>,
     pub(super) sinks: Arc<Sinks>,
+    /// Who uses the session, and for what. Locked after `state`.
+    pub(super) machine: MachineControl,
     state: Mutex<RecordingState>,
     windows: Arc<RecordingWindows>,
     clock_thread: Arc<ClockThread>,
@@ -93,8 +95,6 @@ pub(crate) struct SessionOptions {
 
 #[derive(Debug)]
 pub(super) struct RecordingState {
-    /// Who uses the session, and for what.
-    pub(super) machine: SessionMachine,
     /// The settings of the current recording, or of the last one.
     pub(super) config: Arc<Config>,
     /// The output of the program's current recording, or of its last one.
@@ -128,7 +128,6 @@ impl SessionRecording {
     ) -> SessionRecording {
         let config = settings.first_config().clone();
         let state = RecordingState {
-            machine: SessionMachine::default(),
             output: config.output.clone(),
             config,
             between: None,
@@ -151,6 +150,7 @@ impl SessionRecording {
             options,
             collectors,
             sinks: Arc::new(sinks),
+            machine: MachineControl::default(),
             state: Mutex::new(state),
             clock_thread,
             while_open: WhileOpen::default(),
@@ -172,7 +172,7 @@ impl SessionRecording {
         let state = self.lock_state()?;
         self.check_process()?;
         let none = || Error::new(ErrorKind::NotActive, format!("{what}no recording is running; start one first"));
-        if state.machine.is_recording() { Ok(state) } else { Err(none()) }
+        if self.machine.read(SessionMachine::is_recording) { Ok(state) } else { Err(none()) }
     }
 
     /// Returns whether the session's lock is free before `deadline`. It is not if this thread itself, or one that hangs, is
@@ -181,20 +181,23 @@ impl SessionRecording {
         lock_until(&self.state, deadline).is_some()
     }
 
-    /// Passes an event to the machine; returns what is to be done.
-    pub(super) fn handle(&self, state: &mut RecordingState, event: Event) -> Result<&'static [Effect], Error> {
-        if self.recorder.is_forked() {
-            // A recording of the parent does not continue here.
-            let _ = state.machine.handle(Event::Fork);
+    /// Locks the state, once no recording is ending, and passes an event to the machine; returns what is to be done.
+    pub(super) fn lock_for(&self, event: Event) -> Result<(MutexGuard<'_, RecordingState>, &'static [Effect]), Error> {
+        loop {
+            self.machine.wait_for(event);
+            let state = self.lock_state()?;
+            match self.machine.handle(event) {
+                // A recording began to end before the state was locked.
+                Err(Refusal::IsChanging) => {}
+                handled => return handled.map(|effects| (state, effects)).map_err(|why| refusal_error(event, why)),
+            }
         }
-        state.machine.handle(event).map_err(|why| refused(event, why))
     }
 
     /// Starts a recording of the program; with `between`, its trace is cut to these times.
     pub(super) fn start(&self, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
-        let mut state = self.lock_state()?;
-        let effects = self.handle(&mut state, Event::Start(User::Program))?;
-        self.begin_own(&mut state, effects, None, between).map(drop)
+        let (mut state, effects) = self.lock_for(Event::Start(User::Program))?;
+        self.perform_for_program(&mut state, effects, None, between).map(drop)
     }
 
     /// Begins the recording after its collectors have started.
@@ -216,7 +219,7 @@ impl SessionRecording {
         self.recorder.losses.take_counts();
         self.clock_thread.begin_anchor_list();
         // A request gets one trace.
-        let spills = config.overflow.spills() && state.machine.request().is_none();
+        let spills = config.overflow.spills() && self.machine.read(SessionMachine::request).is_none();
         if self.recorder.records_memory() || spills {
             self.clock_thread.start_ahead();
         }
@@ -264,7 +267,8 @@ impl SessionRecording {
     /// program whose configuration file changed them: each callsite is decided once for the layer.
     fn initial_types(&self, state: &RecordingState) -> ActivityTypes {
         let has_cpu = |config: &Config| !config.activities.intersection(HOST_TYPES).is_empty();
-        let is_decided_by_callsite = state.machine.request().is_none() && !has_cpu(self.settings.first_config());
+        let is_decided_by_callsite =
+            self.machine.read(SessionMachine::request).is_none() && !has_cpu(self.settings.first_config());
         if has_cpu(&state.config) || is_decided_by_callsite {
             ActivityTypes::ALL
         } else {
@@ -279,9 +283,21 @@ impl SessionRecording {
         }
     }
 
-    /// Ends the recording of a user and returns what is committed, without waiting for any thread.
-    pub(super) fn end(&self, state: &mut RecordingState, by: User) -> Result<Trace, Error> {
-        self.handle(state, Event::End(by))?;
+    /// Ends the recording of a user and returns what is committed, without waiting for any thread. Calls `take_rest` before; from
+    /// then on, nothing is marked.
+    pub(super) fn end(&self, by: User, take_rest: impl FnOnce()) -> Result<Trace, Error> {
+        let event = Event::End(by);
+        self.machine.handle(event).map_err(|why| refusal_error(event, why))?;
+        let mut ending = EventOnDrop(&self.machine, Event::EndFailed);
+        take_rest();
+        self.take_marked();
+        let state = &mut *self.lock_state()?;
+        let ended = self.end_recording(state);
+        ending.1 = Event::Ended;
+        ended
+    }
+
+    fn end_recording(&self, state: &mut RecordingState) -> Result<Trace, Error> {
         let (windows, since) = self.windows.end().ok_or_else(none_is_running)?;
         self.with_spill(SpillControl::end_recording);
         self.observers.queue_event(SessionEvent::Stopped);
@@ -395,7 +411,7 @@ impl SessionRecording {
     /// Returns the trace id of the recording that is running or prepared.
     pub(crate) fn trace_id(&self) -> Option<String> {
         let state = self.lock_state().ok().filter(|_| !self.recorder.is_forked())?;
-        state.machine.user().map(|_| self.trace_id_or_new(&state))
+        self.machine.read(SessionMachine::user).map(|_| self.trace_id_or_new(&state))
     }
 
     /// Records an assertion that did not hold.
@@ -440,12 +456,13 @@ impl SessionRecording {
     }
 
     pub(crate) fn status(&self) -> Status {
-        let phase = self.lock_state().map(|state| state.machine.phase()).ok().filter(|_| !self.recorder.is_forked());
-        match phase {
-            Some(Phase::Recording(_)) if self.windows.is_open() == Some(true) => Status::Recording,
-            Some(Phase::Recording(_)) => Status::Paused,
-            Some(Phase::Prepared(_)) => Status::Prepared,
-            Some(Phase::Idle) | None => Status::Idle,
+        // A start or stop in progress ends first.
+        let Some(_state) = self.lock_state().ok().filter(|_| !self.recorder.is_forked()) else { return Status::Idle };
+        match (self.machine.read(SessionMachine::phase), self.windows.is_open()) {
+            (Phase::Recording(_) | Phase::Ending(_), Some(true)) => Status::Recording,
+            (Phase::Recording(_), _) | (Phase::Ending(_), Some(false)) => Status::Paused,
+            (Phase::Prepared(_), _) => Status::Prepared,
+            (Phase::Idle, _) | (Phase::Ending(_), None) => Status::Idle,
         }
     }
 

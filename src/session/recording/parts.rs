@@ -4,6 +4,7 @@ use super::reports::Reports;
 use super::snapshots::Extent;
 use super::{RecordingState, SessionRecording};
 use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::session::machine::SessionMachine;
 use crate::time::Ticks;
 use crate::trace::{DeviceRecords, Trace};
 
@@ -19,7 +20,7 @@ impl SessionRecording {
     ) -> Option<Trace> {
         let _own = InternalAllocGuard::begin();
         self.check_process().ok()?;
-        if !state.machine.is_recording() || !is_current() {
+        if !self.machine.read(SessionMachine::has_records) || !is_current() {
             return None;
         }
         self.recorder.gather_losses();

@@ -7,9 +7,12 @@ use crate::error::Error;
 use crate::recorder::RecordedBuffers;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::session::lock_within;
+use crate::session::machine::{Effect, Event, EventOnDrop, SessionMachine, SnapshotMark};
+use crate::session::refusals::refusal_error;
 use crate::time::Ticks;
 use crate::trace::{DeviceRecords, Trace};
 use kineto_devices::DELIVERY_WAIT;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// A time of a running recording, up to which a snapshot can be taken later.
@@ -39,19 +42,56 @@ impl SessionRecording {
         self.build_snapshot(&mut state, taken, Extent::Between(between))
     }
 
-    /// Marks this time of the running recording; waits for no other snapshot.
-    pub(in crate::session) fn mark_snapshot(&self, state: &RecordingState) -> Result<SnapshotPoint, Error> {
+    /// Marks this time of the program's running recording: [`take_snapshot`](Self::take_snapshot) returns what is recorded until then.
+    /// Waits at most until a part has left the memory.
+    pub(in crate::session) fn mark(&self) -> Result<Arc<SnapshotMark>, Error> {
         self.check_process()?;
-        if !state.machine.is_recording() {
-            return Err(none_is_running());
-        }
+        // Its collectors may be starting still.
+        self.windows.is_open().ok_or_else(none_is_running)?;
         self.recorder.gather_losses();
         // All records before this are committed.
-        Ok(SnapshotPoint { at: clock::now(), losses: self.recorder.losses.counts() })
+        let point = || SnapshotPoint { at: clock::now(), losses: self.recorder.losses.counts() };
+        self.machine.add_mark(point).map_err(|why| refusal_error(Event::Mark, why))
+    }
+
+    /// Takes what was marked, because the recording is about to end, or a part is about to leave the memory.
+    pub(super) fn take_marked(&self) {
+        for mark in self.machine.marks() {
+            drop(self.take(&mark));
+        }
+    }
+
+    /// Returns what was recorded until the mark.
+    pub(in crate::session) fn take_snapshot(&self, mark: &Arc<SnapshotMark>) -> Result<Trace, Error> {
+        let taken = self.take(mark).take();
+        taken.unwrap_or_else(|| self.snapshot_until(&mark.point))
+    }
+
+    /// Takes what was marked, unless that is done.
+    fn take<'m>(&self, mark: &'m Arc<SnapshotMark>) -> MutexGuard<'m, Option<Result<Trace, Error>>> {
+        let mut trace = mark.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.machine.marks().iter().any(|pending| Arc::ptr_eq(pending, mark)) {
+            *trace = Some(self.snapshot_until(&mark.point));
+            self.machine.remove_mark(mark);
+        }
+        trace
+    }
+
+    /// Locks the state when a part may leave the memory: all that was marked is taken, and what is marked from now on waits until
+    /// the returned scope ends.
+    pub(in crate::session) fn lock_to_move_part(&self) -> Option<(MutexGuard<'_, RecordingState>, EventOnDrop<'_>)> {
+        loop {
+            let state = self.lock_state().ok()?;
+            if *self.machine.move_part().ok()? == [Effect::MovePart] {
+                return Some((state, EventOnDrop(&self.machine, Event::PartMoved)));
+            }
+            drop(state);
+            self.take_marked();
+        }
     }
 
     /// Returns what was recorded until that time. The recording must not end meanwhile.
-    pub(in crate::session) fn snapshot_until(&self, point: &SnapshotPoint) -> Result<Trace, Error> {
+    fn snapshot_until(&self, point: &SnapshotPoint) -> Result<Trace, Error> {
         let _own = InternalAllocGuard::begin();
         // They may take long, and other threads wait for the state.
         self.collectors.await_ended_work();
@@ -64,11 +104,11 @@ impl SessionRecording {
         self.windows.count()
     }
 
-    /// Drops the windows that ended before `until`, unless the state is locked for longer than `wait`, or `is_allowed` returns `false`. Those
-    /// of collectors stay while records may be delivered late.
-    pub(in crate::session) fn drop_windows(&self, until: Ticks, wait: Duration, is_allowed: impl FnOnce() -> bool) {
+    /// Drops the windows that ended before `until`, unless the state is locked for longer than `wait`, or a snapshot that is
+    /// taken later may hold older records. Those of collectors stay while records may be delivered late.
+    pub(in crate::session) fn drop_windows(&self, until: Ticks, wait: Duration) {
         let _own = InternalAllocGuard::begin();
-        let Some(_state) = lock_within(&self.state, wait).filter(|_| is_allowed()) else { return };
+        let Some(_state) = lock_within(&self.state, wait).filter(|_| self.machine.marks().is_empty()) else { return };
         let devices_until = self.clock_thread.time_before(until, DELIVERY_WAIT);
         self.windows.drop_ended(until, devices_until, &self.recorder.used_epochs());
     }
@@ -80,9 +120,9 @@ impl SessionRecording {
         extent: Extent<'_>,
     ) -> Result<Trace, Error> {
         self.check_process()?;
-        let is_recording = state.machine.is_recording();
+        let has_records = self.machine.read(SessionMachine::has_records);
         let (mut windows, since) =
-            is_recording.then(|| self.windows.snapshot(taken.at)).flatten().ok_or_else(none_is_running)?;
+            has_records.then(|| self.windows.snapshot(taken.at)).flatten().ok_or_else(none_is_running)?;
         let end = Anchor::read_clocks();
         state.reports.close_builder(end.unix);
         let mut between = None;

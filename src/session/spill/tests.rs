@@ -117,3 +117,35 @@ mod live_file {
         assert_eq!(rest.stats().losses, []);
     }
 }
+
+/// Returns a session in which each step ends a part.
+fn splitting_session(folder: &Path) -> Arc<Session> {
+    let mut config = Config::default();
+    (config.overflow, config.split) = (Overflow::Spill, Some(Split::Steps(1)));
+    config.spill_folder = Some(folder.to_owned());
+    let session = Session::with_limit(64 << 20, config);
+    session.start().unwrap();
+    session
+}
+
+#[test]
+fn dump_is_whole_if_a_part_is_taken_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = splitting_session(folder.path());
+    session.record_instants(10);
+    let first = session.recording.mark().unwrap();
+    let is_taken = first.trace.lock().unwrap();
+    session.spill.end_step(&session.recorder);
+    let second = std::thread::scope(|scope| {
+        scope.spawn(|| session.spill.take_cuts(&session));
+        // The thread that takes the part knows the first mark, and waits for its snapshot.
+        while Arc::strong_count(&first) < 3 {
+            std::thread::yield_now();
+        }
+        let second = session.recording.mark().unwrap();
+        drop(is_taken);
+        second
+    });
+    let events = [first, second].map(|mark| session.recording.take_snapshot(&mark).unwrap().stats().events);
+    assert_eq!((events, session.stop().unwrap().stats().events), ([10; 2], 0));
+}

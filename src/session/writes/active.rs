@@ -1,7 +1,8 @@
-//! What is being ended or written now: the end of the process waits for it.
+//! The writes in progress, for which the end of the process waits.
 
 use super::Writes;
 use super::patience::TIME_TO_CLOSE;
+use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
 use crate::recorder::memory_listeners::InternalAllocGuard;
@@ -27,15 +28,15 @@ struct ActiveWrites {
     ending_since: Option<Instant>,
 }
 
-/// A trace that is being ended, taken or written, until this is dropped or over.
+/// A write in progress, from the end of its recording until all that follows its result is done.
 pub(crate) struct ActiveWrite {
     /// The service of its session; `None` for a trace that the program saves.
-    of: Option<Arc<Writes>>,
+    service: Option<Arc<Writes>>,
     /// The thread that waits for it; `None` if the program continues meanwhile.
     awaited_by: Option<i64>,
     flush_timeout: Duration,
     state: Mutex<WriteState>,
-    has_ended: Condvar,
+    has_result: Condvar,
 }
 
 #[derive(Default)]
@@ -44,6 +45,10 @@ struct WriteState {
     deadline: Option<Instant>,
     /// The trace, while it is being written.
     trace: Option<Trace>,
+    /// Names the output in messages, once a thread writes.
+    output: Option<PathBuf>,
+    /// The thread that writes.
+    thread: Option<i64>,
     result: Option<Result<(), Error>>,
     /// Whether no caller waits for the result any more.
     is_given_up: bool,
@@ -53,10 +58,14 @@ struct WriteState {
 
 impl ActiveWrite {
     /// Registers a write that the program waits for on this thread, or one that it does not wait for.
-    pub(super) fn register(of: Option<Arc<Writes>>, is_awaited: bool, flush_timeout: Duration) -> Arc<ActiveWrite> {
+    pub(super) fn register(
+        service: Option<Arc<Writes>>,
+        is_awaited: bool,
+        flush_timeout: Duration,
+    ) -> Arc<ActiveWrite> {
         let awaited_by = is_awaited.then(thread::id);
-        let (state, has_ended) = (Mutex::default(), Condvar::new());
-        let write = Arc::new(ActiveWrite { of, awaited_by, flush_timeout, state, has_ended });
+        let (state, has_result) = (Mutex::default(), Condvar::new());
+        let write = Arc::new(ActiveWrite { service, awaited_by, flush_timeout, state, has_result });
         let mut active = ACTIVE.lock();
         active.writes.retain(|write| write.strong_count() > 0);
         active.writes.push(Arc::downgrade(&write));
@@ -91,7 +100,7 @@ impl ActiveWrite {
         drop(self.change(|state| std::mem::replace(&mut state.trace, trace)));
     }
 
-    /// Writes a trace: all files that the crate writes by itself are written here. A panic is an error.
+    /// Writes the file of a trace; a panic of its destination is an error. Segments and memory timelines are written elsewhere.
     pub(crate) fn save(&self, trace: &Trace, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         self.set_trace(Some(trace.clone()));
         contain_panics(path, || {
@@ -102,27 +111,31 @@ impl ActiveWrite {
     }
 
     /// Does `work` on a thread of its own, then passes what it returns to `end`; a panic is an error. The records are free again
-    /// before that. `path` names the output in messages.
+    /// before that. `output` names the output in messages.
     pub(crate) fn start<T: 'static>(
         self: Arc<Self>,
-        path: PathBuf,
+        output: PathBuf,
         work: impl FnOnce(&ActiveWrite) -> Result<T, Error> + Send + 'static,
         end: impl FnOnce(&ActiveWrite, Result<T, Error>) + Send + 'static,
     ) -> Result<(), UnstartedWrite> {
-        start_thread(Box::new(move || {
+        self.lock().output = Some(output.clone());
+        let named = output.clone();
+        let run = move || {
             let _own = InternalAllocGuard::begin();
-            let result = contain_panics(&path, || work(&self));
+            self.lock().thread = Some(thread::id());
+            let result = contain_panics(&named, || work(&self));
             self.set_trace(None);
             end(&self, result);
             self.lock().is_over = true;
-        }))
+        };
+        start_thread(output, Box::new(run))
     }
 
     /// Sets the result, which those who wait get; returns whether no caller does any more.
     pub(super) fn set_result(&self, result: Result<(), Error>) -> bool {
         let mut state = self.lock();
         state.result = Some(result);
-        self.has_ended.notify_all();
+        self.has_result.notify_all();
         state.is_given_up
     }
 
@@ -133,7 +146,7 @@ impl ActiveWrite {
 
     /// Waits for the result.
     pub(super) fn wait(&self) -> Result<(), Error> {
-        let state = self.has_ended.wait_while(&self.state, self.lock(), |state| state.result.is_none());
+        let state = self.has_result.wait_while(&self.state, self.lock(), |state| state.result.is_none());
         state.result.clone().unwrap_or(Ok(()))
     }
 
@@ -141,7 +154,7 @@ impl ActiveWrite {
     pub(super) fn wait_until(&self, until: Instant) -> Option<Result<(), Error>> {
         let mut state = self.lock();
         while state.result.is_none() && steady() < until {
-            state = self.has_ended.wait_until(&self.state, state, until);
+            state = self.has_result.wait_until(&self.state, state, until);
         }
         state.result.clone()
     }
@@ -170,10 +183,14 @@ impl fmt::Debug for ActiveWrite {
     }
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
 /// Work that no thread could be started for.
 pub(crate) struct UnstartedWrite {
+    /// Names the output in messages.
+    output: PathBuf,
     error: io::Error,
-    work: Box<dyn FnOnce() + Send>,
+    work: Work,
 }
 
 impl UnstartedWrite {
@@ -183,22 +200,21 @@ impl UnstartedWrite {
     }
 
     /// Forgets the work; returns the reason.
-    pub(in crate::session) fn into_error(self, path: &Path) -> Error {
-        Error::io("start a thread that writes", path, self.error, "end other threads")
+    pub(in crate::session) fn into_error(self) -> Error {
+        Error::io("start a thread that writes", &self.output, self.error, "end other threads")
     }
 }
 
 /// Starts a thread that writes.
-fn start_thread(work: Box<dyn FnOnce() + Send>) -> Result<(), UnstartedWrite> {
+fn start_thread(output: PathBuf, work: Work) -> Result<(), UnstartedWrite> {
     // A thread that is not started drops its closure.
     let kept = Arc::new(Mutex::new(Some(work)));
-    let take =
-        |kept: &Mutex<Option<Box<dyn FnOnce() + Send>>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take = |kept: &Mutex<Option<Work>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
     let of_thread = kept.clone();
     let run = move || take(&of_thread).into_iter().for_each(|work| work());
     match thread::spawn("kineto-write", Box::new(run)) {
         Ok(_) => Ok(()),
-        Err(error) => Err(UnstartedWrite { error, work: take(&kept).unwrap_or_else(|| Box::new(|| ())) }),
+        Err(error) => Err(UnstartedWrite { output, error, work: take(&kept).unwrap_or_else(|| Box::new(|| ())) }),
     }
 }
 
@@ -223,9 +239,9 @@ fn active_writes() -> Vec<Arc<ActiveWrite>> {
 }
 
 /// Returns a number that grows with the progress of a session's writers, plus the number of their traces.
-pub(super) fn progress_steps(of: &Arc<Writes>) -> u64 {
+pub(super) fn progress_steps(service: &Arc<Writes>) -> u64 {
     let active = active_writes();
-    let own = active.iter().filter(|write| write.of.as_ref().is_some_and(|service| Arc::ptr_eq(service, of)));
+    let own = active.iter().filter(|write| write.service.as_ref().is_some_and(|of| Arc::ptr_eq(of, service)));
     own.filter_map(|write| write.lock().trace.clone()).map(|trace| trace.progress().steps() + 1).sum()
 }
 
@@ -245,12 +261,21 @@ impl ProcessEnd {
     /// Waits for these writes, each until its time limit.
     pub(in crate::session) fn wait_for(&self, is_awaited: impl Fn(&ActiveWrite) -> bool) {
         const INTERVAL: Duration = Duration::from_millis(5);
+        // An observer of a dump may end the process.
+        let own = thread::id();
+        let is_awaited = |write: &Arc<ActiveWrite>| is_awaited(write) && write.lock().thread != Some(own);
         let last_deadline = || {
-            let awaited = active_writes().into_iter().filter(|write| is_awaited(write));
+            let awaited = active_writes().into_iter().filter(&is_awaited);
             awaited.map(|write| exit_deadline(write.flush_timeout, self.began)).max()
         };
         while last_deadline().is_some_and(|deadline| steady() < deadline + TIME_TO_CLOSE) {
             sleep(INTERVAL);
+        }
+        // Those that a thread waits for are reported there.
+        let late = active_writes().into_iter().filter(|write| write.is_in_background() && is_awaited(write));
+        for output in late.filter_map(|write| write.lock().output.clone()) {
+            let output = Writers::output_name(&output);
+            diag!(Error, "trace", "{output} was not written: the process ended first; raise flush_timeout");
         }
     }
 }

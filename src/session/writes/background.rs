@@ -1,6 +1,6 @@
 //! Saves on threads of their own, for which the end of the process waits.
 
-use super::{ActiveWrite, report_written_trace};
+use super::{ActiveWrite, UnstartedWrite, report_written_trace};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
@@ -29,7 +29,7 @@ impl BackgroundSave {
         &self.path
     }
 
-    /// Returns whether writing has ended.
+    /// Returns whether writing has ended; `true` in a forked child, where nothing writes.
     pub fn is_finished(&self) -> bool {
         self.process != fork::generation() || self.write.result().is_some()
     }
@@ -69,7 +69,7 @@ impl BackgroundSave {
             write.set_result(saved.clone());
             report_end(saved.map(|()| &*reported));
         };
-        write.start(path, work, end).map_err(|unstarted| unstarted.into_error(&handle.path))?;
+        write.start(path, work, end).map_err(UnstartedWrite::into_error)?;
         Ok(handle)
     }
 }

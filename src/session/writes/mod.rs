@@ -1,10 +1,10 @@
-//! The write service: all threads that write start here, and all traces that the crate writes by itself are written by one function.
+//! The write service. It starts every thread that writes; [`ActiveWrite::save`] writes every trace that the crate saves by itself.
 //!
 //! A write is registered from the moment at which a recording is being ended for it until all that follows its result is done. The
 //! guard, cycles, parts and the end of the process wait for theirs as long as [`Patience`] says; dumps, requests, segments and
-//! [`BackgroundSave`]s are written while the program continues. Each write has a thread of its own, so that none waits for the
-//! slow disk of another; what they hold in memory together is bounded by the buffer limit, which counts their chunks. Where no
-//! thread can be started, the caller writes or gets the error.
+//! [`BackgroundSave`]s are written while the program continues. Each write has its own thread, so that none waits for the slow disk
+//! of another. The buffer limit bounds their memory: it counts the chunks of unwritten traces. Where no thread can be started,
+//! the caller writes or gets the error.
 
 mod active;
 mod background;
