@@ -150,15 +150,15 @@ impl ChunkRing {
     /// Calls `action` with the locked state. Guards keep the allocator out of hooks, which would lock the ring again.
     fn with_state<R>(&self, action: impl FnOnce(&mut RingState) -> R) -> R {
         let (_busy, _own, _here) = (Busy::begin(), InternalAllocGuard::begin(), LockedHere::begin());
+        // Dropped after the unlock: the last handle closes the file.
         let live = self.live.current();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.set_live(live);
+        // A kept file contains the records that are evicted from now on: nothing is noted in it.
+        let eviction = live.as_deref().and_then(LiveFile::begin_eviction);
+        state.set_live(eviction.as_ref().and(live.as_ref()).cloned());
         state.receive(self);
         let result = action(&mut state);
-        // This may be the last handle of the file, which is closed after the unlock.
-        let live = state.live.take();
-        drop(state);
-        drop(live);
+        state.live = None;
         result
     }
 

@@ -115,6 +115,8 @@ impl ClockThread {
     /// Notes what has changed without a note of its own, each second, unless a thread starts or stops a recording.
     pub(super) fn refresh_live(&self) {
         let Some(live) = self.recorder.live().current() else { return };
+        // A file that is kept has what is counted from now on.
+        let Some(_eviction) = live.begin_eviction() else { return };
         let Some(session) = self.session.upgrade() else { return };
         let _own = InternalAllocGuard::begin();
         let Ok(state) = session.recording.state.try_lock() else { return };

@@ -116,6 +116,32 @@ mod live_file {
         assert_eq!((all.len(), whole.0, rest.stats().events), (2, before_pause.0, 1));
         assert_eq!(rest.stats().losses, []);
     }
+
+    /// Otherwise records would be counted as evicted that the file has.
+    #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
+    fn kept_live_file_takes_no_count_of_what_is_evicted() {
+        let check = |is_kept: bool| {
+            let shm = tempfile::tempdir_in("/dev/shm").unwrap();
+            let mut config = Config::default();
+            (config.overflow, config.shm_folder) = (Overflow::KeepNewest, Some(shm.path().to_owned()));
+            let session = Session::with_limit(64 << 20, config);
+            session.start().unwrap();
+            session.record_instants(10);
+            let live = session.recorder.live().current().unwrap();
+            let snapshot = session.recording.snapshot().unwrap();
+            // Only the snapshot holds the chunk then.
+            session.recorder.evict_until(clock::now(), &session.recording.collectors);
+            assert!(!is_kept || live.keep());
+            let noted = || test_base::read_entries(live.path());
+            let before = noted();
+            drop(snapshot);
+            session.recorder.used_epochs();
+            before == noted()
+        };
+        let check = || assert_eq!([false, true].map(check), [false, true], "the journal is unchanged");
+        test_base::virtual_time(|clock| clock.run(check));
+    }
 }
 
 /// Returns a session in which each step ends a part.

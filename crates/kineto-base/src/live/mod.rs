@@ -29,7 +29,7 @@ use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// How the names of live files end.
 pub const EXTENSION: &str = "klive";
@@ -48,9 +48,15 @@ pub struct LiveFile {
     backoff: Mutex<Backoff>,
     /// A [`FileFate`].
     fate: AtomicU8,
+    /// Read-locked while records are dropped and noted as lost.
+    evictions: RwLock<()>,
     /// How many entries could neither be noted nor queued, that were not reported yet.
     missed: AtomicU64,
 }
+
+/// The right to drop records from a live file.
+#[derive(Debug)]
+pub struct LiveEviction<'f>(#[expect(dead_code, reason = "it is released")] RwLockReadGuard<'f, ()>);
 
 /// What becomes of a live file. One state, because two threads may decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +191,7 @@ impl LiveFile {
             has_lost: AtomicBool::new(false),
             backoff: Mutex::new(Backoff::new()),
             fate: AtomicU8::new(FileFate::Removable as u8),
+            evictions: RwLock::new(()),
             missed: AtomicU64::new(0),
         }))
     }
@@ -297,7 +304,16 @@ impl LiveFile {
         self.has_fate(FileFate::Kept)
     }
 
+    /// Returns the right to drop records from the file and to note them as lost; [`keep`](Self::keep) waits until it is dropped.
+    /// `None` if the file is kept, and in a forked child.
+    pub fn begin_eviction(&self) -> Option<LiveEviction<'_>> {
+        // In a forked child, the thread that held the lock may not exist.
+        let right = self.file.is_own().then(|| self.evictions.read().unwrap_or_else(PoisonError::into_inner));
+        right.filter(|_| !self.is_kept()).map(LiveEviction)
+    }
+
     /// Keeps the file and all that is in it now, because nothing else has some of its records; returns whether it is kept.
+    /// Waits for an eviction in progress.
     ///
     /// A process keeps one file: if its traces cannot be written, memory is short.
     pub fn keep(&self) -> bool {
@@ -309,12 +325,15 @@ impl LiveFile {
         if self.is_kept() {
             return true;
         }
+        let evictions = self.evictions.write().unwrap_or_else(PoisonError::into_inner);
         if *has_kept || !self.decide_fate(FileFate::Kept) {
             return false;
         }
         *has_kept = true;
         drop(has_kept);
         self.file.keep();
+        // The program's log may record.
+        drop(evictions);
         let path = self.path.display();
         diag!(Warning, "live", "the records that were not written are in {path}; run `kineto repair {path}`");
         true

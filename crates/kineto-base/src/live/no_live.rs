@@ -26,6 +26,10 @@ pub struct LiveHandle;
 #[derive(Debug)]
 pub enum LiveBlock {}
 
+/// The right to drop records from a live file.
+#[derive(Debug)]
+pub enum LiveEviction {}
+
 /// A file of slots.
 #[derive(Debug)]
 pub enum SlotFile {}
@@ -53,6 +57,11 @@ impl LiveHandle {
 }
 
 impl LiveFile {
+    /// Returns no right.
+    pub fn begin_eviction(&self) -> Option<LiveEviction> {
+        match *self {}
+    }
+
     /// Returns no entry.
     pub fn entry(_kind: JournalKind, _key: (u64, u64), _encode: impl FnOnce(&mut List<u8>)) -> Option<Vec<u64>> {
         None
