@@ -66,7 +66,7 @@ impl RequestPlan {
                 let warmup = asked.warmup_iterations;
                 let start = first_iteration(current.unwrap_or(0), named, roundup, warmup);
                 Ok(RequestPlan {
-                    warm: Point::Iteration(start.saturating_sub(warmup.max(LEAD))),
+                    warm: Point::Iteration(warm_iteration(start, warmup)),
                     start: Point::Iteration(start),
                     roundup,
                     length: Length::Iterations(asked.iterations),
@@ -235,6 +235,11 @@ impl Point {
     }
 }
 
+/// Returns the iteration from which the collectors of a recording start.
+fn warm_iteration(start: u64, warmup: u64) -> u64 {
+    start.saturating_sub(warmup.max(LEAD))
+}
+
 /// Returns the iteration with which a recording begins: the named one, if it is far enough ahead, else the next multiple.
 ///
 /// The current iteration has begun already.
@@ -247,6 +252,13 @@ fn first_iteration(current: u64, named: u64, roundup: u64, warmup: u64) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn collectors_start_a_warm_up_ahead() {
+        for (warmup, expected) in [(0, 90), (10, 90), (30, 70), (200, 0)] {
+            assert_eq!(warm_iteration(100, warmup), expected, "{warmup}");
+        }
+    }
 
     #[test]
     fn recording_begins_with_a_whole_iteration() {

@@ -155,6 +155,25 @@ fn splitting_session(folder: &Path) -> Arc<Session> {
 }
 
 #[test]
+fn joined_parts_end_with_the_last_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = splitting_session(folder.path());
+    // Its thread takes no part meanwhile.
+    let recording = session.spill.current().unwrap();
+    recording.lock().is_writing = true;
+    for _ in 0..3 {
+        session.record_instants(2);
+        session.spill.end_step(&session.recorder);
+    }
+    session.record_instants(1);
+    session.spill.join_cuts();
+    session.spill.take_cuts(&session);
+    let parts: Vec<_> =
+        recording.lock().unwritten.iter().map(|(number, part)| (*number, part.stats().events)).collect();
+    assert_eq!((parts, session.stop().unwrap().stats().events), (vec![(1, 6)], 1));
+}
+
+#[test]
 fn dump_is_whole_if_a_part_is_taken_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let session = splitting_session(folder.path());
