@@ -325,7 +325,7 @@ impl Runner {
             runner.end_request(job.id);
         };
         let started = session.writes.register_background().start(output, work, end);
-        // The daemon waits for its answers then, but the trace is written.
+        // Without a thread, the daemon waits for answers meanwhile.
         started.unwrap_or_else(UnstartedWrite::run_here);
     }
 
@@ -428,7 +428,15 @@ impl RequestHandler for Runner {
             let left = wait.time_left(session.as_ref().map_or(0, |session| session.writes.progress_steps()));
             if left.is_zero() {
                 drop(has_ended);
-                diag!(Error, "ondemand", "a requested trace was not written: {}", wait.why_over());
+                let why = wait.why_over();
+                let has_last = !self.last_requests.try_lock().is_ok_and(|last| last.unreported == 0);
+                match self.machine.try_lock() {
+                    Ok(machine) if !machine.is_underway() && !has_last => {
+                        diag!(Error, "ondemand", "the thread that serves requests has not ended: {why}");
+                    }
+                    // A callback may exit the process while the machine is locked.
+                    _ => diag!(Error, "ondemand", "a requested trace was not written: {why}"),
+                }
                 return;
             }
             has_ended = self.end.wait_until(&self.has_ended, has_ended, steady() + left.min(PROGRESS_INTERVAL));
