@@ -14,7 +14,7 @@ use tracing_subscriber::prelude::*;
 pub(crate) const OUTPUT: &str = "out.pt.trace.json";
 
 /// Time limit of a scenario, which takes seconds.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// A program that has ended, and its folder.
 pub(crate) struct Played {
@@ -95,6 +95,8 @@ fn command(name: &str, env: &[(&str, &str)], folder: &tempfile::TempDir) -> Comm
     let here = folder.path().to_str().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--play", name, here]).env_clear().stdin(Stdio::null()).stdout(Stdio::null());
+    // A busy disk takes nothing for seconds.
+    command.env("KINETO_FLUSH_TIMEOUT_MSECS", "300000");
     command.envs(env.iter().map(|(key, value)| (key, value.replace("{}", here))));
     command
 }

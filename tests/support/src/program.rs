@@ -100,6 +100,8 @@ impl TestFolders {
             .env("KINETO_IPC_SOCKET_DIR", self.sockets())
             .env("KINETO_ONDEMAND_TRACE_DIR", self.folder.path().join("traces"))
             .env("KINETO_CONFIG", "/dev/null")
+            // A busy disk takes nothing for seconds.
+            .env("KINETO_FLUSH_TIMEOUT_MSECS", "300000")
             .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
