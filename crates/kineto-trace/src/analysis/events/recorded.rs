@@ -294,7 +294,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
+        #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
         fn events_of_a_file_equal_those_of_the_recording(rows in prop::collection::vec(activities(), 0..12)) {
             let mut builder = Builder::default();

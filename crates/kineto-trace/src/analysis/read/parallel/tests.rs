@@ -69,7 +69,7 @@ fn files() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(25))]
     #[test]
     fn all_files_are_read_as_on_one_thread(
         file in files(), threads in 1_usize..4, block in 1_usize..600, cut in any::<prop::sample::Index>(),
