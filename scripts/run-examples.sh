@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the examples that are packages of their own (candle, axum, bevy, cuda, service, wgpu) and has their traces read by the
-# consumers. The quickstart has its own step in the gate. Where there is no GPU, the CUDA example runs on the simulated one; that of wgpu needs Vulkan, on the processor at
-# least, and is passed over without.
+# consumers. The quickstart is linted alone: it has its own step in the gate. Where there is no GPU, the CUDA example runs on the simulated
+# one; that of wgpu needs Vulkan, on the processor at least, and is passed over without.
 #
 #   scripts/run-examples.sh [NAME...]   builds and runs all of them, or those that are named
 #   scripts/run-examples.sh --changed   lints and runs those that have changed since they last ran
@@ -76,6 +76,11 @@ on_simulated_gpu() {
 # run_example NAME: builds and runs it, and has its traces read.
 run_example() {
   local example=$1 start=$SECONDS status=0 written=()
+  if [[ $example = quickstart ]]; then
+    cargo clippy --locked --manifest-path examples/quickstart/Cargo.toml -- -D warnings || return
+    record "$example"
+    return
+  fi
   if [[ $example = wgpu ]]; then
     # The integration has no lock file in git; the example's will do.
     cp examples/wgpu/Cargo.lock integrations/wgpu/Cargo.lock
@@ -136,7 +141,7 @@ case ${1:-} in
   ;;
 esac
 examples=("$@")
-[[ $# -gt 0 ]] || examples=(candle axum bevy cuda service wgpu)
+[[ $# -gt 0 ]] || examples=(quickstart candle axum bevy cuda service wgpu)
 for example in "${examples[@]}"; do
   if [[ $mode = changed ]] && ! has_changed "$example"; then
     echo "$example: has not changed since it last ran"
