@@ -229,6 +229,13 @@ impl SpillState {
         self.count
     }
 
+    /// Returns the end of the part that is taken now, and whether that is a step. Steps that end later have a later time, since they
+    /// need the state too.
+    fn end_part(&mut self) -> (Ticks, bool) {
+        let cut = self.cuts.pop_front();
+        (cut.unwrap_or_else(clock::now), cut.is_some())
+    }
+
     /// Lets the next part have that number, unless a later one is reserved.
     fn release_number(&mut self, number: u32) {
         if self.count == number {
@@ -343,9 +350,9 @@ impl SpilledRecording {
         let is_current = || session.spill.current().is_some_and(|current| Arc::ptr_eq(&current, self));
         let mut is_cut = false;
         let end = || {
-            let cut = self.lock().cuts.pop_front();
-            is_cut = cut.is_some();
-            cut.unwrap_or_else(clock::now)
+            let (end, is_step) = self.lock().end_part();
+            is_cut = is_step;
+            end
         };
         let number = self.lock().reserve_number();
         let locked = session.recording.lock_to_move_part();
