@@ -15,6 +15,7 @@
 #     overflow    arithmetic that overflows in a release build
 #     fuzz        each target of fuzz/, FUZZ_SECONDS long, by default 600 (nightly, cargo fuzz)
 #     clock       the tests on a virtual clock, when its jumps come late, and when each is a thousand steps
+#     load        the tests LOAD_RUNS times, by default 10, beside four busy loops, and on a slow disk if root can mount one
 #     soak        kills, forks, corrupted records and properties, many times; the vendors' own libraries, all versions
 #     mutants     changes of the code that no test of its package notices (cargo mutants); FILES=<glob> for others than the default
 #
@@ -28,9 +29,9 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 host=$(rustc -vV | sed -n 's/^host: //p')
 readonly not_run=77
 # In the order in which they run. Minutes, with the installation of the tool and the build.
-readonly checks=(deny advisories semver miri address thread memcheck overflow fuzz clock soak mutants)
+readonly checks=(deny advisories semver miri address thread memcheck overflow fuzz clock load soak mutants)
 declare -Ar limits=([deny]=15 [advisories]=15 [semver]=40 [miri]=180 [address]=120 [thread]=120 [memcheck]=60 [overflow]=60 [fuzz]=150
-  [clock]=120 [soak]=180 [mutants]=300)
+  [clock]=120 [load]=240 [soak]=180 [mutants]=300)
 # A line for each run: name, end, commit, result, seconds.
 readonly journal=$target/extra-checks.tsv
 
@@ -149,6 +150,54 @@ clock() {
   VIRTUAL_CLOCK_PACE=fine some_tests cargo test --workspace --all-features --no-fail-fast
 }
 
+# limit_disk DEVICE BYTES OPERATIONS: lets the kernel do so much in a second; 0 for no limit.
+limit_disk() {
+  local throttle=/sys/fs/cgroup/blkio/blkio.throttle way
+  for way in read write; do
+    echo "$1 $2" >"$throttle.${way}_bps_device" && echo "$1 $3" >"$throttle.${way}_iops_device" || return
+  done
+}
+
+# mount_slow_disk FOLDER
+mount_slow_disk() {
+  local device
+  truncate -s 6G "$1.image" && mkfs.ext4 -q -F "$1.image" && mount -o loop "$1.image" "$1" || return
+  # It lasts as long as the mount.
+  rm "$1.image"
+  device=$(mountpoint -d "$1")
+  # Else gigabytes wait to be written, and all that creates a file waits for them.
+  limit_disk "$device" 60000000 1000 && echo 60000000 >"/sys/class/bdi/$device/max_bytes" &&
+    echo 1 >"/sys/class/bdi/$device/strict_limit"
+}
+
+# end_load FOLDER: ends the busy loops, and gives the disk back.
+end_load() {
+  kill $(jobs -p)
+  if mountpoint -q "$1"; then
+    limit_disk "$(mountpoint -d "$1")" 0 0
+    umount --lazy "$1"
+  fi
+  rmdir "$1"
+}
+
+load() {
+  local disk run
+  # Paths of sockets are short.
+  disk=$(mktemp -d)
+  trap "end_load '$disk'" EXIT
+  if mount_slow_disk "$disk"; then
+    export TMPDIR=$disk
+  else
+    echo 'without a slow disk: that needs root, mkfs.ext4 and the throttle of cgroups, version 1'
+  fi
+  for run in 1 2 3 4; do
+    (set +x; while :; do :; done) &
+  done
+  for ((run = 1; run <= ${LOAD_RUNS:-10}; run++)); do
+    some_tests cargo test --workspace --all-features --no-fail-fast
+  done
+}
+
 soak() {
   KINETO_KILLS=200 some_tests cargo test --workspace --all-features --test programs killed_process
   FORKS=5000 some_tests cargo test --workspace --all-features --test programs forks
@@ -201,7 +250,7 @@ chosen=("$@")
 for check in "${chosen[@]}"; do
   if [[ ! -v limits[$check] ]]; then
     echo "no such check: $check" >&2
-    sed -n '3,21s/^# \{0,1\}//p' "$self" >&2
+    sed -n '3,22s/^# \{0,1\}//p' "$self" >&2
     exit 2
   fi
 done
